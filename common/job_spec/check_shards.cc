@@ -47,10 +47,16 @@ void CheckBuiltIn(const v1::JobSpec& spec, ProblemList& problems) {
                                   " cannot be sharded, only llama, or the model of a session; "
                                   "give one of these, or shards: 1"));
   }
-  if (spec.gradient_format() != v1::WIRE_FORMAT_FP32) {
-    problems.Add("gradient_format", StrCat("is given beside shards ", spec.shards(),
-                                           ", with which gradients travel as fp32; leave it out"));
-  }
+}
+
+void CheckGradientFormat(const v1::JobSpec& spec, ProblemList& problems) {
+  if (spec.gradient_format() == v1::WIRE_FORMAT_FP32 || problems.Tells("gradient_format")) return;
+  const char* travel = spec.session()
+                           ? "have the reduce_dtype of fully_shard's MixedPrecisionPolicy; give "
+                             "that one, and leave this out"
+                           : "travel as fp32; leave it out";
+  problems.Add("gradient_format",
+               StrCat("is given beside shards ", spec.shards(), ", with which gradients ", travel));
 }
 
 }  // namespace
@@ -64,6 +70,7 @@ void CheckShards(const v1::JobSpec& spec, ProblemList& problems) {
                                   spec.ranks(), "): each replica has as many ranks"));
   }
   if (spec.command().empty()) CheckBuiltIn(spec, problems);
+  CheckGradientFormat(spec, problems);
   const bool is_auto = spec.strategy().has_auto_();
   if (is_auto || spec.strategy().has_slipstream()) {
     problems.Add("shards",

@@ -75,6 +75,18 @@ TEST(CheckShardsTest, ALlamaIsSharded) {
               ElementsAre(StartsWith("gradient_format is given beside shards 4")));
 }
 
+TEST(CheckShardsTest, GradientsOfAShardedSessionHaveTheFormatOfItsPolicy) {
+  for (const char* format : {"FP16", "BF16", "INT8", "FP8"}) {
+    const std::string given = std::string("gradient_format: WIRE_FORMAT_") + format;
+    EXPECT_THAT(SessionProblems("shards: 2 " + given),
+                ElementsAre("gradient_format is given beside shards 2, with which gradients have "
+                            "the reduce_dtype of fully_shard's MixedPrecisionPolicy; give that "
+                            "one, and leave this out"));
+    EXPECT_THAT(SessionProblems("shards: 1 " + given), IsEmpty());
+  }
+  EXPECT_THAT(SessionProblems("shards: 2 gradient_format: WIRE_FORMAT_FP32"), IsEmpty());
+}
+
 TEST(CheckShardsTest, TheStageIsOfShardsAndKnowsWhatItNeeds) {
   EXPECT_THAT(LlamaProblems("zero_stage: 3"),
               ElementsAre(StartsWith("zero_stage is 3 without shards")));

@@ -151,6 +151,8 @@ function updateJobDetail(job, detail, now) {
   setText(byId('job-description'), detail.description);
   show(byId('job-labels'), detail.labels.length > 0);
   setText(byId('job-labels'), `Labels: ${detail.labels.join(' · ')}`);
+  show(byId('job-strategy'), detail.strategy !== '');
+  setText(byId('job-strategy'), `Strategy: ${detail.strategy}`);
   updateHeatMap(detail.table, job.ended !== null);
   updateCharts(detail.series);
   updateRanks(detail, now);

@@ -16,12 +16,14 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/core/labels.h"
+#include "common/job_spec/ladder_text.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/elastic.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_node.h"
 #include "controller/wire/convert_telemetry.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {
@@ -181,6 +183,16 @@ json DescribeLineage(const Cluster& cluster, const Job& job) {
           {"child_count", children.size()}};
 }
 
+// As `paceline job describe` says it; empty for a command that is no session.
+std::string DescribeStrategy(const Job& job) {
+  if (!HasEngine(job.request)) return "";
+  v1::Strategy asked;
+  v1::Strategy used;
+  asked.ParseFromString(job.request.strategy_spec);
+  used.ParseFromString(job.plan.strategy);
+  return StrategyInUse(asked, used);
+}
+
 json DescribeArtifacts(const JobArtifacts& artifacts) {
   json out = json::array();
   for (const auto& [name, artifact] : artifacts.by_name) {
@@ -291,6 +303,7 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time 
           {"known", true},
           {"labels", DescribeLabels(job.request.labels, job.request.labels.size())},
           {"description", job.request.description},
+          {"strategy", DescribeStrategy(job)},
           {"lineage", DescribeLineage(sources.cluster, job)},
           {"artifacts", DescribeArtifacts(job.artifacts)},
           {"job", DescribeJobLine(job, sources, wall_now)},

@@ -11,6 +11,7 @@
 #include "controller/core/steps/step_code.h"
 #include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/page/page_job.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {
@@ -201,6 +202,29 @@ TEST_F(PageStateTest, TheListTellsTheFirstLabelsAndTheJobAllWithItsDescription) 
   EXPECT_TRUE(DescribeJob()["labels"].empty());
   EXPECT_TRUE(DescribeJob()["artifacts"].empty());
   EXPECT_EQ(DescribeJob()["description"], "");
+}
+
+TEST_F(PageStateTest, TellsTheStrategyInUse) {
+  EXPECT_EQ(DescribeJob()["strategy"], "ddp");
+  v1::Strategy asked;
+  v1::LadderLevel& level = *asked.mutable_hsgd()->add_ladder();
+  level.set_period(500);
+  level.set_level(v1::SCOPE_ALL);
+  level.set_format(v1::WIRE_FORMAT_INT8);
+  v1::Outer& outer = *level.mutable_outer();
+  outer.set_kind(v1::OUTER_NESTEROV);
+  outer.set_learning_rate(0.7);
+  outer.set_momentum(0.9);
+  JobRequest request = Named("averaging");
+  request.strategy_spec = asked.SerializeAsString();
+  const WatchedJob averaging(request, /*nodes=*/6);
+  const auto strategy_of = [&](const WatchedJob& watched) {
+    const PageSources sources{*watched.cluster, *watched.stragglers, history_, histories_};
+    return DescribeJobForPage(sources, watched.id, watched.now.wall)["strategy"];
+  };
+  EXPECT_EQ(strategy_of(averaging), "hsgd 500:all:int8:nesterov/0.7/0.9");
+  request.command.emplace();  // A program of its own: no engine, no strategy.
+  EXPECT_EQ(strategy_of(WatchedJob(request, /*nodes=*/6)), "");
 }
 
 TEST_F(PageStateTest, TellsWhatAJobWasMadeFromAndWhatFromIt) {

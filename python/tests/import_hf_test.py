@@ -213,12 +213,12 @@ class ImportTest(unittest.TestCase):
         path = self.lines()
         make, made = pieces.make_piece, []
 
-        def cut_off(settings, number, piece):
+        def cut_off(settings, piece):
             if len(made) == 5:
-                (pathlib.Path(settings.folder) / f"{number:06d}.train.new").write_bytes(b"torn")
+                (pathlib.Path(settings.folder) / f"{piece.name}.train.new").write_bytes(b"torn")
                 raise KeyboardInterrupt
-            made.append(number)
-            return make(settings, number, piece)
+            made.append(piece)
+            return make(settings, piece)
 
         with mock.patch.object(command, "make_piece", cut_off):
             code, _, err = self.run_(path)
@@ -226,10 +226,11 @@ class ImportTest(unittest.TestCase):
             self.assertIn("the same command goes on", err)
             self.assertFalse(self.out.exists())
             # One that is not whole is made again.
-            os.truncate(f"{self.out}.import/000002.train", 2)
-            made[:] = [-1, -1, -1, -1]
+            torn = made[2]
+            os.truncate(f"{self.out}.import/{torn.name}.train", 2)
+            made[:] = [None] * 4
             code, _, err = self.run_(path)
-            self.assertEqual(made[4:], [2])
+            self.assertEqual(made[4:], [torn])
             self.assertIn("4 of ", err)
         self.imports(TEXTS, path)
 
@@ -239,21 +240,64 @@ class ImportTest(unittest.TestCase):
             self.run_(path)
         self.fails("pieces of an import with other values of end token", path, end="a")
         self.fails("other values of column", path, "--column", "id")
-        self.lines(texts=TEXTS[1:])
-        self.fails("other values of sources, pieces", path)
-        self.fails("remove it, and the import begins anew", path)
+        self.fails("remove it, and the import begins anew", path, end="a")
+
+    def test_of_a_source_that_was_mended_only_its_pieces_are_made_again(self):
+        paths = [self.lines(f"{i}.jsonl", TEXTS[100 * i:100 * i + 100]) for i in range(4)]
+        with paths[2].open("a", encoding="utf-8") as file:
+            file.write('{"text": 3}\n')
+        self.fails(f"{paths[2]}: at offset", *paths)
+        make, made = pieces.make_piece, []
+
+        def note(settings, piece):
+            made.append(piece.file.path)
+            return make(settings, piece)
+
+        # Shorter, so that it has another number of pieces.
+        self.lines("2.jsonl", TEXTS[200:230])
+        with mock.patch.object(command, "make_piece", note):
+            self.imports(TEXTS[:230] + TEXTS[300:400], *paths)
+        self.assertEqual(set(made), {str(paths[2]), str(paths[3])})
+
+    def test_a_source_that_was_changed_is_read_whole_again(self):
+        path = self.lines()
+        make, made = pieces.make_piece, []
+
+        def cut_off(settings, piece):
+            if len(made) == 5:
+                raise KeyboardInterrupt
+            made.append(piece)
+            return make(settings, piece)
+
+        with mock.patch.object(command, "make_piece", cut_off):
+            self.run_(path)
+        # As long as before, and written later.
+        text = path.read_text(encoding="utf-8").replace('"a b', '"b a', 1)
+        path.write_text(text, encoding="utf-8")
+        os.utime(path, ns=(1, 1))
+        texts = [json.loads(line)["text"] for line in text.splitlines()]
+        self.assertNotEqual(texts, TEXTS)
+        self.imports(texts, path)
+
+    def test_other_sources_may_be_given(self):
+        first, second = self.lines("1.jsonl", TEXTS[:300]), self.lines("2.jsonl", TEXTS[300:])
+        with mock.patch.object(command, "_join", side_effect=KeyboardInterrupt):
+            self.run_(first, second)
+        with mock.patch.object(command, "make_piece", side_effect=AssertionError):
+            self.imports(TEXTS[300:] + TEXTS[:300], second, first)
 
     def test_a_source_that_changes_meanwhile(self):
         path = self.lines()
         make = pieces.make_piece
 
-        def change(settings, number, piece):
-            if number == 3:
+        def change(settings, piece):
+            if piece.begin == 3000:
                 os.utime(path, ns=(0, 0))
-            return make(settings, number, piece)
+            return make(settings, piece)
 
         with mock.patch.object(command, "make_piece", change):
-            self.fails(f"{path} has changed while it was read", path)
+            self.fails(f"{path} has changed while it was read; the same command", path)
+        self.imports(TEXTS, path)
 
     def test_another_version_of_the_tokenizers_library(self):
         path = self.lines()

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/page/page.h"
 
@@ -112,6 +113,7 @@ json JobDetail(const std::string& text, int ranks, int steps) {
           {"known", true},
           {"labels", json::array({text, "team=vision"})},
           {"description", text},
+          {"strategy", absl::StrCat("hsgd 2:2,8:all:int8 ", text)},
           {"lineage",
            {{"directory", text},
             {"ancestors",

@@ -41,6 +41,8 @@ TEST_F(PageViewTest, HostileTextStaysText) {
   EXPECT_EQ(browser_.Text("#job-rows .labels"), absl::StrCat(kHostile, " · 2 more"));
   EXPECT_EQ(browser_.Text("#job-labels"), absl::StrCat("Labels: ", kHostile, " · team=vision"));
   EXPECT_EQ(browser_.Text("#job-description"), kHostile);
+  EXPECT_EQ(browser_.Text("#job-strategy"),
+            absl::StrCat("Strategy: hsgd 2:2,8:all:int8 ", kHostile));
   EXPECT_EQ(browser_.Text("#artifact-list .what"),
             absl::StrCat(kHostile, ": /out on w0, 20 bytes, sha256 ab12"));
   EXPECT_EQ(browser_.Text("#node-tiles .name"), kHostile);
@@ -186,6 +188,25 @@ TEST_F(PageViewTest, NothingIsLoadedFromElsewhereAndNothingFails) {
   browser_.SetSize(500, 900);
   browser_.WaitUntil("innerWidth <= 520");
   EXPECT_EQ(browser_.Value("document.documentElement.scrollWidth <= innerWidth"), true);
+}
+
+TEST_F(PageViewTest, LongStrategyIsBrokenOnANarrowWindowAndHiddenWhereThereIsNone) {
+  json detail = JobDetail("n1", 4, 20);
+  std::string ladder = "hsgd 2:2:int8";
+  for (int period = 4; period <= 512; period *= 2) {
+    absl::StrAppend(&ladder, ",", period, ":", period, ":int8:nesterov/0.7/0.9");
+  }
+  detail["strategy"] = ladder;
+  Publish(FullCluster("n1"), detail);
+  Open("/#job=job-1");
+  browser_.SetViewport(400, 900);
+  browser_.WaitUntil("document.getElementById('job-strategy').checkVisibility()");
+  EXPECT_EQ(browser_.Text("#job-strategy"), "Strategy: " + ladder);
+  EXPECT_EQ(browser_.Value("document.getElementById('job-strategy').scrollWidth <= innerWidth"),
+            true);
+  detail["strategy"] = "";  // A command that is no session.
+  Publish(FullCluster("n1"), detail);
+  browser_.WaitUntil("!document.getElementById('job-strategy').checkVisibility()");
 }
 
 TEST_F(PageViewTest, TableThatIsWiderThanThePageSaysSo) {

@@ -68,8 +68,6 @@ struct DataConfig {
   int64_t sequence_length = 256;  // For token files.
   TokenType token_type = TokenType::kInHeader;
   int64_t vocab_size = 0;  // The llama's: all tokens must be less; 0: any token.
-  // Most samples of a forward pass of all ranks, with as many of these as the job may have.
-  int64_t most_together = 0;
   int prefetch_threads = 1;
   int prefetch_batches = 2;
   ObjectStoreConfig object_stores;  // Of the node.
@@ -206,6 +204,12 @@ struct Member {
   }
 };
 
+// A number of ranks that the job may have.
+struct JobSize {
+  int ranks = 1;
+  int64_t batch = 1;  // As Member::batch.
+};
+
 // proto/plan.proto, Membership.
 struct Assignment {
   Member member;
@@ -239,13 +243,14 @@ struct TrainerConfig {
   bool cuda = false;
   bool bf16 = false;   // Autocast in the forward and backward pass.
   int zero_stage = 2;  // With shards and a built-in model: 2 or 3.
-  // The engine is called by a program of the user's own, which brings what these four say of a
+  // The engine is called by a program of the user's own, which brings what these five say of a
   // built-in model; they have their defaults.
   bool session = false;
   ModelConfig model;
   DataConfig data;
   OptimizerConfig optimizer;
   LrSchedule schedule;
+  std::vector<JobSize> sizes;  // By ranks.
   int64_t steps = 1;
   StrategyConfig strategy;
   WireFormat gradient_format = WireFormat::kFp32;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/job_spec/job_spec.h"
+#include "worker/trainer/job_sizes.h"
 #include "worker/trainer/messages_from_proto.h"
 
 namespace paceline {
@@ -62,15 +63,6 @@ DataConfig::TokenType ReadTokenType(v1::TokenType type) {
     default:
       return DataConfig::TokenType::kInHeader;
   }
-}
-
-// DataConfig::most_together. With keep_global_batch no pass has more samples than a step.
-int64_t MostTogether(const v1::JobSpec& spec) {
-  const int64_t ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
-  const int64_t most = ranks * spec.batch_per_rank();
-  if (spec.recovery().batch() == v1::KEEP_RANK_BATCH) return most;
-  const int64_t step = int64_t{spec.ranks()} * spec.batch_per_rank() * spec.accumulation_steps();
-  return std::min(most, step);
 }
 
 DataConfig ReadData(const v1::Data& proto) {
@@ -134,7 +126,7 @@ void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.model = ReadModel(spec.model());
   config.data = ReadData(spec.data());
   config.data.vocab_size = config.model.llama.vocab_size;
-  config.data.most_together = MostTogether(spec);
+  config.sizes = SizesOf(spec);
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.optimizer.compensated = spec.precision() == v1::BF16_FULL;
   config.schedule = ReadSchedule(spec);

@@ -5,8 +5,12 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/job_spec/job_spec.h"
 
 namespace paceline {
@@ -97,21 +101,33 @@ TEST(ConfigFromProtoTest, FilesOfAListArrive) {
   EXPECT_EQ(config->data.sources[1].hash, hash);
 }
 
+// "2 x 5 4 x 5": with 2 ranks and with 4 each takes 5 samples at a time.
+std::string SizesText(const v1::TrainerConfig& proto) {
+  std::vector<std::string> sizes;
+  for (const JobSize& size : ConfigFromProto(proto)->sizes) {
+    sizes.push_back(absl::StrCat(size.ranks, " x ", size.batch));
+  }
+  return absl::StrJoin(sizes, " ");
+}
+
 // Two ranks take 5 samples at a time, and 40 in a step.
-TEST(ConfigFromProtoTest, AJobThatMayGrowTakesMoreSamplesTogether) {
+TEST(ConfigFromProtoTest, AJobHasTheSizesThatItsBatchRuleAllows) {
   v1::TrainerConfig proto = Parse(kWhole);
   proto.mutable_spec()->clear_strategy();
   proto.mutable_spec()->clear_collective_timeout_s();
   proto.mutable_spec()->clear_startup_timeout_s();
-  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 10);
+  EXPECT_EQ(SizesText(proto), "2 x 5");
   v1::Recovery* recovery = proto.mutable_spec()->mutable_recovery();
   recovery->set_max_failures(1);
   recovery->set_max_ranks(4);
-  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 20);
+  EXPECT_EQ(SizesText(proto), "2 x 5 4 x 5");
+  recovery->set_min_ranks(1);
+  EXPECT_EQ(SizesText(proto), "1 x 5 2 x 5 4 x 5");
   recovery->set_max_ranks(20);
-  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 40) << "never more than a step has";
+  EXPECT_EQ(SizesText(proto), "1 x 5 2 x 5 4 x 5 5 x 4 8 x 5 10 x 4 20 x 2");
   recovery->set_batch(v1::KEEP_RANK_BATCH);
-  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 100);
+  recovery->set_max_ranks(4);
+  EXPECT_EQ(SizesText(proto), "1 x 5 2 x 5 3 x 5 4 x 5");
 }
 
 TEST(ConfigFromProtoTest, EveryValueOfWhatItTrainsArrives) {

@@ -20,6 +20,7 @@
 #include "cli/view/job/strategy_text.h"
 #include "cli/view/page.h"
 #include "common/core/status_macros.h"
+#include "common/job_spec/ladder_text.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 #include "proto/plan.pb.h"

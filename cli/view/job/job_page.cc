@@ -21,6 +21,7 @@
 #include "cli/view/job/strategy_text.h"
 #include "cli/view/numbers.h"
 #include "common/job_spec/job_spec.h"
+#include "common/job_spec/ladder_text.h"
 #include "proto/status.pb.h"
 
 namespace paceline {
@@ -392,9 +393,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   AddCollectives(&page, job, now);
   AddCopies(&page, job, now);
   if (job.plan().version() > 0 && HasEngine(job.spec())) {
-    const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
-    AddLine(&page, "Strategy",
-            absl::StrCat(chosen ? "auto, at present " : "", StrategyText(job.plan().strategy())));
+    AddLine(&page, "Strategy", StrategyInUse(job.spec().strategy(), job.plan().strategy()));
     AddLine(&page, "Plan", PlanText(job));
     AddLine(&page, "Rounds", RoundsText(job));
   }

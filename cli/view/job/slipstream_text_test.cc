@@ -32,16 +32,6 @@ TEST(SlipstreamTextTest, WindowsAreRead) {
   }
 }
 
-TEST(SlipstreamTextTest, StrategyHasItsModeAndWhereItMattersItsWindow) {
-  const std::string window = "window { min_steps: 1 max_steps: 8 max_cap: 32 }";
-  EXPECT_EQ(
-      SlipstreamText(Parse<v1::Strategy>("slipstream { mode: SLIPSTREAM_DROP " + window + " }")),
-      "slipstream drop");
-  EXPECT_EQ(SlipstreamText(Parse<v1::Strategy>("slipstream { mode: SLIPSTREAM_PAUSE " + window +
-                                               " } optimizer_state: OPTIMIZER_STATE_AVERAGE")),
-            "slipstream pause, window 1:8:32, optimizer state averaged");
-}
-
 // Two of four ranks have reported; rank 1 stalls more often.
 v1::Job Training() {
   return Parse<v1::Job>(R"(

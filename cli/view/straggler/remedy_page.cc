@@ -10,10 +10,10 @@
 #include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/job/job_text.h"
-#include "cli/view/job/strategy_text.h"
 #include "cli/view/numbers.h"
 #include "cli/view/straggler/straggler_text.h"
 #include "common/job_spec/enum_name.h"
+#include "common/job_spec/ladder_text.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {

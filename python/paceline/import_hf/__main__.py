@@ -178,20 +178,19 @@ def _run(job: _Import) -> Dict[str, Any]:
         counts = _make_pieces(job)
         for file in job.files:
             if not is_unchanged(file):
-                raise Problem(f"{file.path} has changed while it was read; remove {folder}, and "
-                              "import again")
+                raise Problem(f"{file.path} has changed while it was read; the same command reads "
+                              "it again")
         made = _join(job, counts)
         shutil.rmtree(folder)
     return made
 
 
 def _check_plan(job: _Import) -> None:
-    """The pieces that are there already are of this import."""
+    """The pieces that are there already were made as this import makes them; of which sources they
+    are, their names say."""
     plan = {"tokenizer": job.tokenizer.sha256, "version of tokenizers": job.tokenizer.library,
             "end token": job.tokenizer.end_token, "column": job.settings.column,
-            "share for evaluation": job.settings.eval_share,
-            "sources": [list(one) for one in job.files],
-            "pieces": [list(one) for one in job.pieces]}
+            "share for evaluation": job.settings.eval_share}
     path = os.path.join(job.settings.folder, "plan.json")
     try:
         with open(path, encoding="utf-8") as file:
@@ -211,8 +210,8 @@ def _check_plan(job: _Import) -> None:
 
 def _make_pieces(job: _Import) -> List[Counts]:
     done: Dict[int, Counts] = {}
-    for number in range(len(job.pieces)):
-        counts = counts_of(job.settings, number)
+    for number, piece in enumerate(job.pieces):
+        counts = counts_of(job.settings, piece)
         if counts is not None:
             done[number] = counts
     if done:
@@ -242,7 +241,7 @@ class _Progress:
 
 def _make_alone(job: _Import, numbers: List[int], note: Callable[[int, Counts], None]) -> None:
     for number in numbers:
-        note(number, make_piece(job.settings, number, job.pieces[number]))
+        note(number, make_piece(job.settings, job.pieces[number]))
 
 
 def _make_together(job: _Import, numbers: List[int], note: Callable[[int, Counts], None]) -> None:
@@ -252,7 +251,7 @@ def _make_together(job: _Import, numbers: List[int], note: Callable[[int, Counts
                                begin_process)
     try:
         for number in numbers:
-            waiting[pool.submit(make_piece, job.settings, number, job.pieces[number])] = number
+            waiting[pool.submit(make_piece, job.settings, job.pieces[number])] = number
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 note(waiting.pop(future), future.result())
@@ -276,8 +275,8 @@ def _join(job: _Import, counts: List[Counts]) -> Dict[str, Any]:
     for path, part, (texts, tokens) in targets:
         if tokens == 0:
             raise Problem(f"{path} would have no tokens; the sources hold too few texts")
-        pieces = (path_of(job.settings.folder, number, part) for number in range(len(counts)))
-        found = join(pieces, path, job.settings.token_bytes, job.tokenizer.vocab_size)
+        paths = (path_of(job.settings.folder, piece, part) for piece in job.pieces)
+        found = join(paths, path, job.settings.token_bytes, job.tokenizer.vocab_size)
         files.append({"path": path, "texts": texts, "tokens": tokens, "hash": found})
     made = {"files": files, "vocab_size": job.tokenizer.vocab_size,
             "tokenizer": {"path": job.tokenizer.path, "sha256": job.tokenizer.sha256,

@@ -49,17 +49,17 @@ def open_tokenizer(path: str) -> Any:
     return tokenizer
 
 
-def path_of(folder: str, number: int, part: str) -> str:
+def path_of(folder: str, piece: Piece, part: str) -> str:
     """`part`: "train", "eval", or "json" of the counts, which is written last."""
-    return os.path.join(folder, f"{number:06d}.{part}")
+    return os.path.join(folder, f"{piece.name}.{part}")
 
 
-def counts_of(settings: Settings, number: int) -> Optional[Counts]:
+def counts_of(settings: Settings, piece: Piece) -> Optional[Counts]:
     """Of a piece that is complete."""
     try:
-        with open(path_of(settings.folder, number, "json"), encoding="utf-8") as file:
+        with open(path_of(settings.folder, piece, "json"), encoding="utf-8") as file:
             counts = Counts(*json.load(file))
-        sizes = [os.path.getsize(path_of(settings.folder, number, part))
+        sizes = [os.path.getsize(path_of(settings.folder, piece, part))
                  for part in ("train", "eval")]
     except (OSError, ValueError, TypeError):
         return None
@@ -81,10 +81,10 @@ def _end_with(parent: BaseProcess) -> None:
     os._exit(1)
 
 
-def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
+def make_piece(settings: Settings, piece: Piece) -> Counts:
     """Writes the piece's tokens, whole or not at all."""
     tokenizer = _tokenizer(settings.tokenizer)
-    parts = {part: _Part(path_of(settings.folder, number, part), settings)
+    parts = {part: _Part(path_of(settings.folder, piece, part), settings)
              for part in ("train", "eval")}
     waiting: List[str] = []
     characters = 0
@@ -93,8 +93,8 @@ def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
         try:
             encodings = tokenizer.encode_batch(waiting, add_special_tokens=False)
         except Exception as error:  # The library raises no narrower one.
-            raise Problem(f"{piece.path}: the tokenizer {settings.tokenizer} cannot make tokens of "
-                          f"its texts: {error}") from error
+            raise Problem(f"{piece.file.path}: the tokenizer {settings.tokenizer} cannot make tokens "
+                          f"of its texts: {error}") from error
         for text, encoding in zip(waiting, encodings):
             part = "eval" if _is_for_evaluation(text, settings.eval_share) else "train"
             parts[part].add(encoding.ids)
@@ -115,7 +115,7 @@ def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
             part.close()
     train, evaluation = parts["train"], parts["eval"]
     counts = Counts(train.texts, train.tokens, evaluation.texts, evaluation.tokens)
-    write_whole(path_of(settings.folder, number, "json"), json.dumps(counts).encode())
+    write_whole(path_of(settings.folder, piece, "json"), json.dumps(counts).encode())
     return counts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib
 import itertools
 import json
@@ -34,10 +35,14 @@ class File(NamedTuple):
 class Piece(NamedTuple):
     """A part of a file: bytes of "jsonl", row groups of "parquet", record batches of "arrow"."""
 
-    path: str
-    kind: str
+    file: File
     begin: int
     end: int
+
+    @property
+    def name(self) -> str:
+        """Of this part of the file as it was found: another one if the file has changed."""
+        return hashlib.blake2b(json.dumps(self).encode(), digest_size=16).hexdigest()
 
 
 def library(name: str) -> Any:
@@ -85,9 +90,9 @@ def pieces_of(file: File) -> List[Piece]:
     if file.kind == "jsonl":
         edges = range(0, file.bytes, _PIECE_BYTES)
         ends = [*edges[1:], file.bytes]
-        return [Piece(file.path, file.kind, begin, end) for begin, end in zip(edges, ends)]
+        return [Piece(file, begin, end) for begin, end in zip(edges, ends)]
     if file.kind == "gzip":
-        return [Piece(file.path, file.kind, 0, 1)]
+        return [Piece(file, 0, 1)]
     if file.kind == "parquet":
         metadata = _read(file.path, lambda: library("pyarrow.parquet").read_metadata(file.path))
         sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
@@ -95,24 +100,24 @@ def pieces_of(file: File) -> List[Piece]:
     else:
         sizes = _read(file.path, lambda: [one.num_rows for one in _record_batches(file.path)])
         limit = _PIECE_ROWS
-    return [Piece(file.path, file.kind, begin, end) for begin, end in _runs(sizes, limit)]
+    return [Piece(file, begin, end) for begin, end in _runs(sizes, limit)]
 
 
 def texts_of(piece: Piece, column: str) -> Iterator[str]:
     """The texts of a piece; those that are null are left out."""
     rows = {"jsonl": _lines, "gzip": _gzip_lines, "parquet": _parquet_rows,
-            "arrow": _arrow_rows}[piece.kind]
+            "arrow": _arrow_rows}[piece.file.kind]
     for where, text in rows(piece, column):
         if text is None:
             continue
         if not isinstance(text, str):
-            raise Problem(f"{piece.path}: {where}: {column} is no text, but a "
+            raise Problem(f"{piece.file.path}: {where}: {column} is no text, but a "
                           f"{type(text).__name__}; --column names the one with the texts")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise Problem(f"{piece.path}: {where}: {column} has half of a surrogate pair at its "
-                          f"character {error.start}, which is no text; remove it, or the row"
+            raise Problem(f"{piece.file.path}: {where}: {column} has half of a surrogate pair at "
+                          f"its character {error.start}, which is no text; remove it, or the row"
                           ) from error
         yield text
 
@@ -224,7 +229,7 @@ def _field(where: str, line: bytes, column: str) -> object:
 
 def _lines(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
     """Of the lines that begin in the piece."""
-    with open(piece.path, "rb") as file:
+    with open(piece.file.path, "rb") as file:
         if piece.begin > 0:
             file.seek(piece.begin - 1)
             file.readline()  # The rest of one that begins before.
@@ -236,30 +241,30 @@ def _lines(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
             where = f"at offset {at}"
             at += len(line)
             if line.strip():
-                yield where, _field(f"{piece.path}: {where}", line, column)
+                yield where, _field(f"{piece.file.path}: {where}", line, column)
 
 
 def _gzip_lines(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
     try:
-        with gzip.open(piece.path, "rb") as file:
+        with gzip.open(piece.file.path, "rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     where = f"line {number}"
-                    yield where, _field(f"{piece.path}: {where}", line, column)
+                    yield where, _field(f"{piece.file.path}: {where}", line, column)
     except (OSError, EOFError, zlib.error) as error:
-        raise Problem(f"{piece.path} cannot be read: {error}") from error
+        raise Problem(f"{piece.file.path} cannot be read: {error}") from error
 
 
 def _parquet_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
     def batches() -> Iterator[Any]:
-        file = library("pyarrow.parquet").ParquetFile(piece.path)
-        _check_column(piece.path, file.schema_arrow.names, column)
+        file = library("pyarrow.parquet").ParquetFile(piece.file.path)
+        _check_column(piece.file.path, file.schema_arrow.names, column)
         groups = list(range(piece.begin, piece.end))
         rows: Iterator[Any] = file.iter_batches(1024, row_groups=groups, columns=[column])
         return rows
-    found: Iterator[Any] = _read(piece.path, batches)
+    found: Iterator[Any] = _read(piece.file.path, batches)
     while True:
-        batch = _read(piece.path, lambda: next(found, None))
+        batch = _read(piece.file.path, lambda: next(found, None))
         if batch is None:
             return
         for text in batch.column(0).to_pylist():
@@ -267,12 +272,12 @@ def _parquet_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
 
 
 def _arrow_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
-    found = itertools.islice(_record_batches(piece.path), piece.begin, piece.end)
+    found = itertools.islice(_record_batches(piece.file.path), piece.begin, piece.end)
     for number in itertools.count(piece.begin):
-        batch = _read(piece.path, lambda: next(found, None))
+        batch = _read(piece.file.path, lambda: next(found, None))
         if batch is None:
             return
-        _check_column(piece.path, batch.schema.names, column)
+        _check_column(piece.file.path, batch.schema.names, column)
         for text in batch.column(batch.schema.get_field_index(column)).to_pylist():
             yield f"record batch {number}", text
 

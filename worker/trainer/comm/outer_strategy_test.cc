@@ -42,7 +42,7 @@ double Learnt(int rank, int64_t step) {
   return 0.1 * (rank + 1) + 0.3 * std::sin(static_cast<double>(7 * rank + 3 * step));
 }
 
-// The parameters of all ranks, by the rules of docs/hsgd.md.
+// The parameters of all ranks, by the rules of docs/outer-steps.md.
 class Reference {
  public:
   Reference(TrainingPlan plan, Kind kind, int ranks, int64_t warmup)

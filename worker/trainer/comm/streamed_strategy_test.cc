@@ -52,7 +52,7 @@ double Learnt(int rank, int64_t step, int parameter) {
   return (parameter + 1) * learnt;
 }
 
-// The parameters of all ranks, by the rules of docs/hsgd.md.
+// The parameters of all ranks, by the rules of docs/outer-steps.md.
 class Reference {
  public:
   Reference(const OuterRule& rule, int64_t period, Kind kind, int ranks, int64_t warmup)

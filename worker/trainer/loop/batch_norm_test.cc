@@ -131,6 +131,39 @@ TEST_F(BatchNormTest, ALastPassOfOneSampleForARankIsRefusedAtTheStart) {
                     HasSubstr("model.sync_batchnorm")));
 }
 
+// 200 samples are 7 passes of 27 and one of 11 on three ranks, and 11 of 18 and one of 2 on two.
+constexpr char kTwoAreTooFew[] = "model { resnet18 {} } batch_per_rank: 9 ";
+
+TEST_F(BatchNormTest, ASizeThatTheJobMayShrinkToIsRefusedAtTheStart) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(3, absl::StrCat(kTwoAreTooFew, kToTheEnd,
+                                      "recovery { max_failures: 1 min_ranks: 2 "
+                                      "batch: KEEP_RANK_BATCH } ")));
+  EXPECT_TRUE(daemon->Serve());
+  ASSERT_TRUE(daemon->HasLastWords(0)) << daemon->Log(0);
+  EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_INPUT);
+  EXPECT_THAT(daemon->LastWords(0).error().message(),
+              HasSubstr("with 2 ranks, which recovery.min_ranks and recovery.max_ranks allow: "
+                        "data.drop_last is false"));
+}
+
+// Where the epoch ends was not known at the start. The other one may find its peer gone.
+TEST_F(BatchNormTest, APassThatLeavesTooFewIsNamedByWhoComesToItFirst) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(3, "disturbed", absl::StrCat(kTwoAreTooFew, kToTheEnd)));
+  WaitForSteps(*daemon, 0, 3);
+  daemon->Signal(1, SIGKILL);
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 2}});
+  Release();
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->ended(0) || daemon->ended(2); }));
+  const int first = daemon->ended(0) ? 0 : 2;
+  ASSERT_TRUE(daemon->HasLastWords(first)) << daemon->Log(first);
+  EXPECT_EQ(daemon->LastWords(first).error().kind(), v1::FAILURE_INPUT);
+  EXPECT_THAT(daemon->LastWords(first).error().message(),
+              HasSubstr("the last pass of an epoch has 2 of the 200 samples"));
+}
+
 // Each group of two takes two neighbouring samples, as a job of one rank with a batch of two takes.
 // Compared are statistics of the first layer, as above.
 TEST_F(BatchNormTest, WithALadderTheRanksThatShareGradientsAreNormalisedTogether) {

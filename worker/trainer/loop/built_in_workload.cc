@@ -21,6 +21,7 @@
 #include "worker/trainer/data/open_dataset.h"
 #include "worker/trainer/data/training_data.h"
 #include "worker/trainer/loop/autocast.h"
+#include "worker/trainer/loop/pass_check.h"
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/model/flop_counter.h"
 #include "worker/trainer/slipstream/buffers.h"
@@ -83,7 +84,7 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
   PACELINE_RETURN_IF_ERROR(OpenAllData());
   PACELINE_ASSIGN_OR_RETURN(model_,
                             MakeModel(config_.model, train_data_->format(), config_.seed, device));
-  PACELINE_RETURN_IF_ERROR(CheckBatches());
+  PACELINE_RETURN_IF_ERROR(CheckPasses(*model_, config_, train_data_->size()));
   if (config_.optimizer.compensated) RoundParameters(*model_);
   if (config_.member.shards > 1) Shard();
   optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
@@ -115,7 +116,8 @@ absl::Status BuiltInWorkload::OpenAllData() {
   mixture_ = MixtureOf(config_.data, *train_data_);
   const int64_t now = config_.member.batch * config_.member.world_size;
   // A job that may grow must not find out when it has.
-  const int64_t needed = std::max(now, config_.data.most_together);
+  int64_t needed = now;
+  for (const JobSize& size : config_.sizes) needed = std::max(needed, size.ranks * size.batch);
   if (train_data_->size() < needed) {
     const size_t others = config_.data.sources.empty() ? 0 : config_.data.sources.size() - 1;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -134,20 +136,6 @@ absl::Status BuiltInWorkload::OpenAllData() {
                                                    train));
   }
   return absl::OkStatus();
-}
-
-absl::Status BuiltInWorkload::CheckBatches() const {
-  const Member& member = config_.member;
-  PACELINE_RETURN_IF_ERROR(model_->CheckBatch(member.batch, member.world_size));
-  const int64_t rest = train_data_->size() % (member.batch * member.world_size);
-  if (config_.data.drop_last || rest == 0) return absl::OkStatus();
-  const int64_t active = std::min<int64_t>(rest, member.world_size);
-  const absl::Status checked = model_->CheckBatch(rest / active, static_cast<int>(active));
-  if (checked.ok()) return checked;
-  return absl::InvalidArgumentError(
-      absl::StrCat("data.drop_last is false, and the last pass of an epoch has ", rest, " of the ",
-                   train_data_->size(), " samples of data.train: ", checked.message(),
-                   ". Or leave data.drop_last out"));
 }
 
 BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,
@@ -295,6 +283,12 @@ absl::Status BuiltInWorkload::RunPasses(LocalStep& step, FlopCounter* counter) {
   for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
     step.BeginPass();
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
+    // On all ranks alike, before they wait for each other. It has not been checked at the start if
+    // the number of ranks has changed in the middle of the epoch.
+    if (loader_->together() < data_as_.batch * data_as_.world_size) {
+      PACELINE_RETURN_IF_ERROR(
+          CheckLastPass(*model_, loader_->together(), train_data_->size(), data_as_.world_size));
+    }
     step.BeginForward(CountedOf(batch));
     if (sharded_ != nullptr) {
       if (pass == 0) GatherParameters(step);

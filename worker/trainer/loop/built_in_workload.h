@@ -79,9 +79,6 @@ class BuiltInWorkload : public Workload {
 
  private:
   absl::Status OpenAllData();
-  // InvalidArgument when the model cannot train on the batches of a pass, or of the last one of an
-  // epoch.
-  absl::Status CheckBatches() const;
   // Divides the model among the ranks of a replica.
   void Shard();
   BatchLoader::Options LoaderOptions(const Member& member, const DataPosition& start) const;

@@ -1,5 +1,10 @@
-#include "cli/view/job/strategy_text.h"
+#include "common/job_spec/ladder_text.h"
+
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -14,6 +19,12 @@ std::string Again(const std::vector<v1::LadderLevel>& ladder) {
 v1::Strategy Hsgd(const std::vector<v1::LadderLevel>& ladder) {
   v1::Strategy strategy;
   strategy.mutable_hsgd()->mutable_ladder()->Add(ladder.begin(), ladder.end());
+  return strategy;
+}
+
+v1::Strategy Parse(const std::string& text) {
+  v1::Strategy strategy;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &strategy)) << text;
   return strategy;
 }
 
@@ -75,6 +86,24 @@ TEST(LadderTextTest, Strategies) {
   v1::Strategy slipstream;
   slipstream.mutable_slipstream()->set_mode(v1::SLIPSTREAM_DROP);
   EXPECT_EQ(StrategyText(slipstream), "slipstream drop");
+}
+
+TEST(LadderTextTest, SlipstreamHasItsModeAndWhereItMattersItsWindow) {
+  const std::string window = "window { min_steps: 1 max_steps: 8 max_cap: 32 }";
+  EXPECT_EQ(StrategyText(Parse("slipstream { mode: SLIPSTREAM_DROP " + window + " }")),
+            "slipstream drop");
+  EXPECT_EQ(StrategyText(Parse("slipstream { mode: SLIPSTREAM_PAUSE " + window +
+                               " } optimizer_state: OPTIMIZER_STATE_AVERAGE")),
+            "slipstream pause, window 1:8:32, optimizer state averaged");
+}
+
+TEST(LadderTextTest, WhatTheControllerHasChosenIsSaid) {
+  const v1::Strategy asked = Parse("auto {}");
+  const v1::Strategy drop = Parse("slipstream { mode: SLIPSTREAM_DROP }");
+  EXPECT_EQ(StrategyInUse(asked, asked), "auto, at present ddp");
+  EXPECT_EQ(StrategyInUse(asked, drop), "auto, at present slipstream drop");
+  EXPECT_EQ(StrategyInUse(Parse("hsgd {}"), Hsgd(*ParseLadder("8:all:int8:nesterov/0.7/0.9"))),
+            "hsgd 8:all:int8:nesterov/0.7/0.9");
 }
 
 }  // namespace
