@@ -256,9 +256,8 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
   if (job.progress().has_mfu()) {
     facts.push_back(absl::StrCat("MFU ", ShareText(true, job.progress().mfu())));
   }
-  if (job.progress().step() > 0) {
-    facts.push_back(absl::StrCat("loss ", LossText(job.progress().loss())));
-  }
+  const std::string loss = KnownLossText(job.progress().loss());
+  if (job.progress().step() > 0 && !loss.empty()) facts.push_back(absl::StrCat("loss ", loss));
   facts.push_back(absl::StrCat(RunningRanks(job), "/", job.spec().ranks(), " ranks by ",
                                NameOf(view.rank_order), view.reversed ? " (reversed)" : ""));
   const std::string name =

@@ -32,6 +32,8 @@ std::string LossText(double loss) {
   return absl::StrFormat("%.4f", loss);
 }
 
+std::string KnownLossText(double loss) { return loss == 0 ? "" : LossText(loss); }
+
 std::string RateText(double per_second) {
   const int digits = per_second < 10 ? 2 : per_second < 100 ? 1 : 0;
   return absl::StrFormat("%.*f", digits, per_second);

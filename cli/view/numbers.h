@@ -17,6 +17,8 @@ std::string ShortDurationText(double seconds);
 
 // "0.1234", "1.2e-05"; not finite: "nan", "inf".
 std::string LossText(double loss);
+// The same; empty where the loss is not known. It is exactly 0 then, as of a watched script.
+std::string KnownLossText(double loss);
 
 // "0.53", "12.3", "1234".
 std::string RateText(double per_second);

@@ -38,6 +38,9 @@ TEST(NumbersTest, LossesAndRates) {
   EXPECT_EQ(LossText(2.30259), "2.3026");
   EXPECT_EQ(LossText(-std::nan("")), "nan");
   EXPECT_EQ(LossText(0.0000123), "1.2e-05");
+  EXPECT_EQ(KnownLossText(0), "");
+  EXPECT_EQ(KnownLossText(-0.25), "-0.2500");
+  EXPECT_EQ(KnownLossText(std::nan("")), "nan");
   EXPECT_EQ(RateText(0.527), "0.53");
   EXPECT_EQ(RateText(12.34), "12.3");
   EXPECT_EQ(RateText(1234.4), "1234");

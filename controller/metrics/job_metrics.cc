@@ -225,7 +225,10 @@ void JobMetrics::ShowProgress(const Job& job, Moment now, Series& series) {
   const bool all_reported = std::all_of(
       job.ranks.begin(), job.ranks.end(),
       [](const RankState& rank) { return rank.report.progress.step_time > absl::ZeroDuration(); });
-  if (all_reported) SetIfKnown(loss_, id, series.loss, progress.loss);
+  // A loss of exactly 0 is not known, as of a watched script.
+  if (all_reported && (progress.loss != 0 || series.loss != nullptr)) {
+    SetIfKnown(loss_, id, series.loss, progress.loss);
+  }
   series.samples_per_second->Set(pace * progress.samples_per_second);
   if (progress.tokens_per_second > 0) {
     SetIfKnown(tokens_per_second_, id, series.tokens_per_second, pace * progress.tokens_per_second);

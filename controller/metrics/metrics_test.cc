@@ -168,6 +168,11 @@ TEST_F(ControllerMetricsTest, LossHasNoSeriesBeforeAllRanksHaveOne) {
   tell_loss(0, 0.25, 3);
   Refresh(4);
   EXPECT_EQ(Value(Of("paceline_job_loss")), "") << "the mean would be wrong";
+  tell_loss(0, 0, 4.2);
+  tell_loss(1, 0, 4.2);
+  Refresh(4.5);
+  EXPECT_EQ(Value(Of("paceline_job_loss")), "") << "as of a watched script";
+  tell_loss(0, 0.25, 5);
   tell_loss(1, 0.75, 5);
   Refresh(6);
   EXPECT_EQ(Value(Of("paceline_job_loss")), "0.5");

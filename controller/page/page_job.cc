@@ -207,6 +207,9 @@ json DescribeArtifacts(const JobArtifacts& artifacts) {
   return out;
 }
 
+// Exactly 0: not known, as of a watched script.
+json KnownLoss(double loss) { return loss == 0 ? json() : json(Short(loss)); }
+
 json DescribeSeriesForPage(const v1::JobSeries& series) {
   json out = {{"step_s", json::array()},
               {"wait_share", json::array()},
@@ -218,7 +221,7 @@ json DescribeSeriesForPage(const v1::JobSeries& series) {
     const v1::SeriesPoint& point = series.points(i);
     out["step_s"].push_back(Known(point.step_s()));
     out["wait_share"].push_back(point.step_s() > 0 ? json(Short(point.wait_share())) : json());
-    out["loss"].push_back(point.step() > 0 ? json(Short(point.loss())) : json());
+    out["loss"].push_back(point.step() > 0 ? KnownLoss(point.loss()) : json());
     out["samples_per_s"].push_back(Known(point.samples_per_s()));
     out["tokens_per_s"].push_back(Known(point.tokens_per_s()));
   }
@@ -274,7 +277,7 @@ json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall
       {"step", progress.step},
       {"steps", job.request.steps == kUnknownSteps ? 0 : job.request.steps},
       {"ended", Known(job.ended)},
-      {"loss", progress.step > 0 ? json(Short(progress.loss)) : json()},
+      {"loss", progress.step > 0 ? KnownLoss(progress.loss) : json()},
       {"samples_per_s", ended ? json() : Known(progress.samples_per_second)},
       {"tokens_per_s", ended ? json() : Known(progress.tokens_per_second)},
       {"mfu", progress.mfu.has_value() ? json(Short(*progress.mfu)) : json()},

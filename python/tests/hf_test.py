@@ -5,7 +5,6 @@ Usage: hf_test.py ADAPTERS_PAGE
 """
 
 import inspect
-import itertools
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from unittest import mock
 
 import accelerate
 import torch
-import torchdata.stateful_dataloader
 import transformers
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 
@@ -25,9 +23,12 @@ sys.path.insert(0, os.path.abspath("python"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import paceline  # noqa: E402
 from cutting_engine import CuttingEngine  # noqa: E402
+from loader_recipes_cases import (  # noqa: E402  # pylint: disable=unused-import
+    LoaderRecipesTest,  # noqa: F401
+    Recipes,
+)
 from paceline import hf  # noqa: E402
 
-PAGE = os.path.abspath(sys.argv[1])
 torch.set_num_threads(1)
 generator = torch.Generator().manual_seed(0)
 SAMPLES = [{"input_ids": ids, "labels": ids.clone()}
@@ -288,24 +289,8 @@ class AloneTest(unittest.TestCase):
         torch.testing.assert_close(norms, [torch.tensor(1e-3)] * 2, rtol=1e-2, atol=0)
 
 
-class PageTest(unittest.TestCase):
-    """The Python of docs/adapters.md does what the page says. lightning_test.py has Lightning's."""
-
-    def run_block(self, words, **variables):
-        with open(PAGE, encoding="utf-8") as page:
-            blocks = re.findall(r"```python\n(.*?)```", page.read(), re.DOTALL)
-        chosen = [text for text in blocks if words in text]
-        self.assertEqual(len(chosen), 1, words)
-        variables = {"paceline": paceline, "torch": torch, **variables}
-        exec(chosen[0], variables)  # pylint: disable=exec-used
-        return variables
-
-    def setUp(self):
-        torch.manual_seed(0)
-        inputs = torch.randn(24, 4)
-        self.samples = [(x, x.sum(-1, keepdim=True)) for x in inputs]
-        self.net = torch.nn.Linear(4, 1)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+class PageTest(Recipes):
+    """The Trainers of docs/adapters.md. lightning_test.py has Lightning's."""
 
     def test_transformers(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -325,33 +310,6 @@ class PageTest(unittest.TestCase):
         self.assertEqual(done["step"].number, 19)
         self.assertFalse(torch.equal(self.net.weight, before))
         self.assertEqual(accelerate.Accelerator(cpu=True).num_processes, 1)
-
-    def test_a_stateful_loader(self):
-        run = paceline.init(steps=8, batch_per_rank=4)
-        run._engine = CuttingEngine(run, [("backward", 2), ("before_update", 6)])
-        taken = []
-
-        class Loader(torchdata.stateful_dataloader.StatefulDataLoader):
-            def __iter__(self):
-                for batch in super().__iter__():
-                    taken.append(batch[0])
-                    yield batch
-
-        done = self.run_block("StatefulDataLoader(Share()", run=run, samples=self.samples,
-                              StatefulDataLoader=Loader, model=self.net, optimizer=self.optimizer)
-        self.assertEqual((done["step"].number, run._engine.cuts), (7, 2))
-        self.assertEqual(len(taken), 8)  # Each batch once, and those that were cut off again.
-        self.assertTrue(torch.equal(taken[0], taken[6]))
-
-    def test_shards_of_a_rank(self):
-        class Run:
-            rank, world_size, batch_per_rank = 1, 3, 4
-
-        with mock.patch.dict(sys.modules, {"webdataset": mock.MagicMock()}) as modules:
-            done = self.run_block("import webdataset", run=Run, urls=[], itertools=itertools)
-            given = modules["webdataset"].WebDataset.call_args.kwargs
-        self.assertIs(given["nodesplitter"], done["by_rank"])
-        self.assertEqual(list(done["by_rank"](range(8))), [1, 4, 7])
 
 
 class MistakesTest(unittest.TestCase):

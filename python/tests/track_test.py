@@ -204,12 +204,31 @@ class DeliveryTest(unittest.TestCase):
         down.clear()
         self.assertTrue(delivery.close("SUCCEEDED", LONG_S))
         self.assertEqual(sum("does not answer" in text for text in said), 1, said)
+        self.assertEqual(said.count("a tracker answers again"), 1, said)
         self.assertEqual(tracker.points[-1].step, 100)
         self.assertLessEqual(len(tracker.points), 10)
         [gap] = tracker.marks
         self.assertEqual((gap.id, gap.warning), (0, True))
         self.assertEqual(gap.text.split()[0], str(100 - len(tracker.points)))
         self.assertIn(f"has not got {100 - len(tracker.points)} points", said[-1])
+
+    def test_a_run_that_cannot_be_ended_at_once_is_said_once(self):
+        class Refusing(FakeTracker):
+            refusals = 3
+
+            def close(self, state):
+                self.refusals -= 1
+                if self.refusals >= 0:
+                    raise OSError("no network")
+                super().close(state)
+
+        said, tracker = [], Refusing()
+        delivery = Delivery(tracker, said.append, first_retry_s=0.001)
+        delivery.offer(Batch([point("a", 1)]))
+        self.assertTrue(delivery.close("FAILED", LONG_S))
+        self.assertEqual(tracker.state, "FAILED")
+        self.assertEqual([text.split(",")[0] for text in said],
+                         ["a tracker does not answer", "a tracker answers again"])
 
     def test_one_that_turns_out_to_be_unusable_is_left_alone(self):
         class Unusable(FakeTracker):
@@ -299,10 +318,19 @@ class FiguresTest(unittest.TestCase):
              "warning": True, "what": "rank 2 on b was killed by SIGKILL"},
             {"id": "4", "time": "1970-01-01T00:00:06Z", "kind": "EVALUATION", "step": "50",
              "warning": False, "what": "accuracy 0.9"}]}
-        self.assertEqual(figures.marks_of_history(history), [
-            Mark(3, 40, "membership", True, "rank 2 on b was killed by SIGKILL", 5.0)])
+        self.assertEqual(figures.marks_of_history(history), ([
+            Mark(3, 40, "membership", True, "rank 2 on b was killed by SIGKILL", 5.0)], 50))
         self.assertEqual(figures.last_event(history, 1), 4)
         self.assertEqual(figures.last_event({}, 7), 7)
+
+    def test_an_event_without_a_step_is_marked_behind_the_one_before_it(self):
+        steps = []
+        last = 0
+        for shown in (("0", "0", "42", "0"), ("0", "40", "0")):  # As two polls find them.
+            events = [{**event(i), "step": step} for i, step in enumerate(shown, 1)]
+            marks, last = figures.marks_of_history({"events": events}, last)
+            steps += [mark.step for mark in marks]
+        self.assertEqual(steps, [0, 0, 42, 42, 42, 40, 40])
 
     def test_facts_hold_no_environment(self):
         facts = figures.facts_of(job_in("RUNNING"))

@@ -76,7 +76,10 @@ std::string ProgressFacts(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   std::string text = absl::StrCat("step ", StepsDoneText(job, " of "));
   if (progress.step() == 0) return text;
-  absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ");
+  absl::StrAppend(&text, ", ");
+  if (const std::string loss = KnownLossText(progress.loss()); !loss.empty()) {
+    absl::StrAppend(&text, "loss ", loss, ", ");
+  }
   if (const std::string pace = PaceText(job); !pace.empty()) {
     absl::StrAppend(&text, pace, ", ");
   }
@@ -187,7 +190,7 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
                absl::StrCat(rank.progress().step()),
                doing,
                doing.empty() ? "" : DurationText(rank.progress().phase_s()),
-               stepped ? LossText(rank.progress().loss()) : "",
+               stepped ? KnownLossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
                rank.has_exit() ? TellOnce(reported, ExitText(rank.exit())) : ""});
   };

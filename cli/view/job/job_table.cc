@@ -71,7 +71,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
                                     {StateText(job.state()), StateColour(job.state())},
                                     RanksText(job),
                                     StepsDoneText(job),
-                                    stepped ? LossText(job.progress().loss()) : "",
+                                    stepped ? KnownLossText(job.progress().loss()) : "",
                                     stepped ? RateText(job.progress().samples_per_s()) : "",
                                     run >= 0 ? DurationText(run) : ""};
     if (checkpoints) row.emplace_back(NewestText(job, now));

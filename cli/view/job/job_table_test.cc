@@ -7,6 +7,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -37,6 +38,14 @@ TEST(JobTableTest, WideHasMoreColumns) {
   EXPECT_THAT(table,
               HasSubstr("QUEUE    SUBMITTER  MODEL     NODES  RESTARTS         AGE  REASON"));
   EXPECT_THAT(table, HasSubstr("urgent   ann        resnet18  w0,w1         1  1 min 40 s  -"));
+}
+
+TEST(JobTableTest, ALossThatIsNotKnownIsNoNumber) {
+  std::vector<v1::Job> jobs = Jobs();
+  jobs[0].mutable_progress()->set_step(7);
+  EXPECT_THAT(JobTable(jobs, absl::FromUnixSeconds(1000), {}), ContainsRegex("7/9 +- +0.00"));
+  jobs[0].mutable_progress()->set_loss(0.5);
+  EXPECT_THAT(JobTable(jobs, absl::FromUnixSeconds(1000), {}), ContainsRegex("7/9 +0.5000 +0.00"));
 }
 
 TEST(JobTableTest, WideShowsLabelsIfThereAreAny) {

@@ -47,9 +47,8 @@ std::vector<std::string> Facts(const v1::Job& job) {
   const v1::Progress* evaluation = Evaluation(job);
   if (evaluation != nullptr) facts.push_back(PhaseText(*evaluation));
   if (progress.step() == 0) return facts;
-  // Exactly 0: not reported yet.
-  if (progress.loss() != 0) {
-    facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
+  if (const std::string loss = KnownLossText(progress.loss()); !loss.empty()) {
+    facts.push_back(absl::StrCat("loss ", loss));
   }
   if (const std::string pace = PaceText(job); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);

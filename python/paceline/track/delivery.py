@@ -86,13 +86,14 @@ class Delivery:
             try:
                 self._await_work()
                 self._write_waiting()
-                self._told_outage = False
-                retry_s = self._first_retry_s
                 with self._changed:
-                    if not self._closing or self._backlog:
-                        continue
-                    state = self._state
-                self._tracker.close(state)
+                    closes, state = self._closing and not self._backlog, self._state
+                if closes:
+                    self._tracker.close(state)
+                self._tell_end_of_outage()
+                retry_s = self._first_retry_s
+                if not closes:
+                    continue
                 with self._changed:
                     self._closed = True
                 return
@@ -149,6 +150,11 @@ class Delivery:
         self._say(f"{self._tracker.name} does not answer, and is tried again; training goes on: "
                   f"{type(error).__name__}: {_one_line(error)}")
 
+    def _tell_end_of_outage(self) -> None:
+        if self._told_outage:
+            self._say(f"{self._tracker.name} answers again")
+        self._told_outage = False
+
     def _give_up(self, error: TrackerUnusable) -> None:
         with self._changed:
             self._unusable = True
@@ -164,4 +170,6 @@ def _mark_of_drops(batch: Batch, dropped: int) -> Mark:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:400]
+    text = " ".join(str(error).split())
+    # Clients put the cause, such as "Connection refused", last.
+    return text if len(text) <= 400 else f"{text[:240]} … {text[-150:]}"

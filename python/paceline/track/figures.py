@@ -69,11 +69,20 @@ def points_of_job(job: Json, now: float) -> List[Point]:
     return found
 
 
-def marks_of_history(history: Json) -> List[Mark]:
-    """The events of a JobHistory but for evaluations, which are points."""
-    return [Mark(int(event["id"]), int(event.get("step", 0)), str(event["kind"]).lower(),
-                 bool(event.get("warning")), str(event["what"]), unix_time(event["time"]))
-            for event in history.get("events", []) if event["kind"] != "EVALUATION"]
+def marks_of_history(history: Json, last_step: int = 0) -> Tuple[List[Mark], int]:
+    """The events of a JobHistory but for evaluations, which are points.
+
+    An event that has no step, such as a restart, is marked at the step of the event before it;
+    `last_step` is that of earlier histories. Returns the last one beside the marks.
+    """
+    marks: List[Mark] = []
+    for event in history.get("events", []):
+        last_step = int(event.get("step", 0)) or last_step
+        if event["kind"] != "EVALUATION":
+            marks.append(Mark(int(event["id"]), last_step, str(event["kind"]).lower(),
+                              bool(event.get("warning")), str(event["what"]),
+                              unix_time(event["time"])))
+    return marks, last_step
 
 
 def last_event(history: Json, before: int) -> int:

@@ -35,7 +35,7 @@ class Poller:
         self._controller, self._job, self._clock = controller, job, clock
         self._id = str(job["id"])
         self._found = Position()  # By earlier polls.
-        self._event = 0
+        self._event = self._event_step = 0  # The last event, and its step.
         self._answered: Optional[float] = None  # When the last poll was.
         self._skipped = 0
 
@@ -55,7 +55,8 @@ class Poller:
             self._job = self._controller.job(self._id)
             batch.points += figures.points_of_job(self._job, now)
         history = self._controller.history(self._id, self._event)
-        batch.marks += figures.marks_of_history(history)
+        marks, self._event_step = figures.marks_of_history(history, self._event_step)
+        batch.marks += marks
         self._event = figures.last_event(history, self._event)
         self._answered = now
         batch = self._found.beyond(batch)

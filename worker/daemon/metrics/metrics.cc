@@ -90,12 +90,13 @@ void WorkerMetrics::SetTrainer(const TrainerId& id, const v1::Progress& progress
   trainer.step->Set(static_cast<double>(progress.step()));
   trainer.samples->Set(progress.samples_per_s());
   if (progress.step_s() > 0) {  // It has finished a step.
-    if (trainer.loss == nullptr) {
+    if (trainer.step_seconds == nullptr) {
       trainer.step_seconds = &step_seconds_.Add(LabelsOf(id));
-      trainer.loss = &loss_.Add(LabelsOf(id));
     }
     trainer.step_seconds->Set(progress.step_s());
-    trainer.loss->Set(progress.loss());
+    // A loss of exactly 0 is not known, as of a watched script.
+    if (trainer.loss == nullptr && progress.loss() != 0) trainer.loss = &loss_.Add(LabelsOf(id));
+    if (trainer.loss != nullptr) trainer.loss->Set(progress.loss());
   }
   trainer.current_phase->Set(progress.phase_s());
   ShowEvaluation(id, progress, trainer);

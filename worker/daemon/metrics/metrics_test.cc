@@ -73,6 +73,8 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
   EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_loss{"))) << "it has reported no step";
   EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_step_seconds{")));
   progress.set_step_s(0.125);
+  metrics.SetTrainer(kId, progress, phases);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("paceline_trainer_loss{"))) << "a watched script";
   progress.set_loss(0.25);
   metrics.SetTrainer(kId, progress, phases);
   const std::string later = metrics.Text();
