@@ -44,7 +44,8 @@ struct TrainerOrder {
   bool planned = false;
   int hand_over = -1;  // Membership::hand_over
   bool averages_first = false;
-  CopyOrders copies;  // Of generation 0: none.
+  bool mean_failed = false;  // In the planned change before this one, which was called off.
+  CopyOrders copies;         // Of generation 0: none.
 
   friend bool operator==(const TrainerOrder& a, const TrainerOrder& b) {
     return std::tie(a.id, a.slot, a.stop, a.version, a.save_order, a.commit_steps, a.restore_from,
@@ -52,9 +53,9 @@ struct TrainerOrder {
                std::tie(b.id, b.slot, b.stop, b.version, b.save_order, b.commit_steps,
                         b.restore_from, b.save_stacks, b.leased, b.waits_less) &&
            std::tie(a.generation, a.rank, a.world_size, a.shards, a.store_address, a.planned,
-                    a.hand_over, a.averages_first, a.copies) ==
+                    a.hand_over, a.averages_first, a.mean_failed, a.copies) ==
                std::tie(b.generation, b.rank, b.world_size, b.shards, b.store_address, b.planned,
-                        b.hand_over, b.averages_first, b.copies);
+                        b.hand_over, b.averages_first, b.mean_failed, b.copies);
   }
 };
 

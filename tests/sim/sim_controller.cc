@@ -16,6 +16,16 @@
 namespace paceline::sim {
 namespace {
 
+// Whether the planned change before the present one was to begin with a mean, and was called off.
+bool HasMeanFailed(const Job& job) {
+  bool failed = false;
+  for (const MembershipChange& change : job.recovery.history) {
+    if (!change.planned || change.generation == job.generation) continue;
+    failed = change.averages_first && change.ended == absl::InfinitePast();
+  }
+  return failed;
+}
+
 TrainerOrder ToOrder(const PlannedTrainer& planned) {
   const Job& job = *planned.job;
   const Membership& membership = planned.membership;
@@ -36,6 +46,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.planned = membership.planned;
   order.hand_over = membership.hand_over.value();
   order.averages_first = membership.averages_first;
+  order.mean_failed = HasMeanFailed(job);
   if (membership.copies.has_value()) {
     const MemberCopies& copies = *membership.copies;
     order.copies = {order.generation,    copies.seat,          copies.buddy,

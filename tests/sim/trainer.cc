@@ -141,6 +141,7 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.planned = before.planned;
       order_.hand_over = before.hand_over;
       order_.averages_first = before.averages_first;
+      order_.mean_failed = before.mean_failed;
       order_.copies = before.copies;
     }
     if (order_.version < before.version) {

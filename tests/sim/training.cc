@@ -284,7 +284,8 @@ void Training::CheckMeanBeforeLeaving(const Group& group) {
                         order.generation);
     }
     const bool leaves = order.rank < 0 && order.hand_over < 0;
-    if (leaves && trainer.facts().mean_period > 0 && !order.averages_first) {
+    const bool may_lose = order.averages_first || order.mean_failed;
+    if (leaves && trainer.facts().mean_period > 0 && !may_lose) {
       world_.trace.Fail(trainer.name(), " leaves with what it has learnt since the latest mean");
     }
   }

@@ -271,6 +271,7 @@ void StepRingWriter::Enter(Phase phase, uint64_t step) {
 }
 
 void StepRingWriter::ShowEvaluation(uint64_t steps, uint32_t done, uint32_t all) {
+  in_step_ = false;  // One that was cut off begins anew.
   if (phase_ != Phase::kEvaluating) {
     phase_ = Phase::kEvaluating;
     phase_start_ns_ = MonotonicNanos();

@@ -98,7 +98,8 @@ class StepRingWriter {
   void Enter(Phase phase, uint64_t step);
 
   // Is kEvaluating, between steps with `steps` of them done, with so many of its batches done. The
-  // phase begins with the first call after another phase, and ends with the next one entered.
+  // phase begins with the first call after another phase, and ends with the next one entered. A
+  // step that was begun and has not ended is forgotten.
   void ShowEvaluation(uint64_t steps, uint32_t done, uint32_t all);
 
   // Ends the step and is idle with step + 1 steps done. The result has its times; Append adds

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace paceline {
 namespace {
@@ -47,6 +48,32 @@ std::string LostByCallingOff(const Job& job, const NextGeneration& next) {
                                  : absl::StrCat(ends, " ranks that were to leave end"));
 }
 
+// The latest planned change, if it was to begin with a mean and was called off although no rank was
+// lost; null otherwise. Perhaps the mean takes longer than a collective may, and would every time.
+const MembershipChange* ChangeWhoseMeanFailed(const Job& job) {
+  const auto& history = job.recovery.history;
+  const auto latest = std::find_if(history.rbegin(), history.rend(),
+                                   [](const MembershipChange& one) { return one.planned; });
+  if (latest == history.rend() || !latest->averages_first ||
+      latest->ended != absl::InfinitePast() || job.recovery.troubled != latest->generation) {
+    return nullptr;
+  }
+  return &*latest;
+}
+
+// Why no mean comes first although ranks leave; empty: one does.
+std::string WhyNoMean(const Job& job) {
+  for (const RankState& member : job.ranks) {
+    if (member.report.membership.can_average_first) continue;
+    return absl::StrCat("the trainer of rank ", RankOf(job, member).value(), " on ",
+                        member.slot.node.value(), " is of an earlier release");
+  }
+  const MembershipChange* const failed = ChangeWhoseMeanFailed(job);
+  if (failed == nullptr) return "";
+  return absl::StrCat("generation ", failed->generation.value(),
+                      ", before which they were to take one, did not come about");
+}
+
 }  // namespace
 
 LeaversMean DecideLeaversMean(const Job& job, const NextGeneration& next) {
@@ -58,16 +85,13 @@ LeaversMean DecideLeaversMean(const Job& job, const NextGeneration& next) {
   }
   const std::vector<Rank> leaving = LeavingRanks(job, next);
   if (leaving.empty()) return mean;
-  const auto old = std::find_if(job.ranks.begin(), job.ranks.end(), [](const RankState& member) {
-    return !member.report.membership.can_average_first;
-  });
-  mean.averages_first = old == job.ranks.end();
+  const std::string why_not = WhyNoMean(job);
+  mean.averages_first = why_not.empty();
   if (mean.averages_first) return mean;
   const std::string who = leaving.size() == 1
                               ? absl::StrCat("rank ", leaving.front().value(), " leaves")
                               : absl::StrCat(leaving.size(), " ranks leave");
-  mean.lost = absl::StrCat(LossText(job, who), ": the trainer of rank ", RankOf(job, *old).value(),
-                           " on ", old->slot.node.value(), " is of an earlier release");
+  mean.lost = absl::StrCat(LossText(job, who), ": ", why_not);
   return mean;
 }
 

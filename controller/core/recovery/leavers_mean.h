@@ -5,8 +5,9 @@
 // back (elastic.h), or its seat goes to a trainer that copies another rank. So all ranks of the
 // present generation take the mean of their parameters after the step that they have agreed on,
 // just before they leave (proto/plan.proto, Membership.averages_first). That needs all of them to
-// know how. What is lost, because one does not, or because the change is called off first, the
-// reason says.
+// know how. If such a change is called off although no rank was lost, the next one goes without the
+// mean: perhaps that takes longer than a collective may, and the ranks must be able to leave. What
+// is lost in either case, or because the change is called off first, the reason says.
 #ifndef CONTROLLER_CORE_RECOVERY_LEAVERS_MEAN_H_
 #define CONTROLLER_CORE_RECOVERY_LEAVERS_MEAN_H_
 

@@ -123,6 +123,34 @@ TEST(LeaversMeanTest, TheMeanHasATimeoutOfItsOwn) {
   EXPECT_THAT(played.job.reason, Not(HasSubstr(kLost))) << "who was to leave has come back";
 }
 
+// Else a mean that takes longer than a collective may would keep the ranks where they are, and use
+// up the budget of failures.
+TEST(LeaversMeanTest, AfterAMeanThatHasFailedTheRanksLeaveWithoutOne) {
+  MemberJob played = MovingJob();
+  const Job& job = played.job;
+  played.Advance(22);
+  played.Advance(22 + 61);
+  ASSERT_EQ(played.Nodes(), "abcd") << "it was called off";
+  played.TrainAll(84, 40);
+  played.TrainAll(93, 45);
+  played.Advance(95);
+  ASSERT_EQ(played.Nodes(), "abed") << job.reason;
+  EXPECT_FALSE(job.recovery.history.back().averages_first);
+  EXPECT_THAT(job.recovery.history.back().reason,
+              EndsWith(absl::StrCat("rank 2 leaves with up to 120 steps ", kLost,
+                                    ": generation 2, before which they were to take one, did not "
+                                    "come about")));
+  played.TrainAll(96, 50);
+  EXPECT_TRUE(DecideLeaversMean(job, Without(job, 1)).averages_first) << "one has come about since";
+}
+
+TEST(LeaversMeanTest, ALossBeforeTheMeanDoesNotSpeakAgainstTheNextOne) {
+  MemberJob played = MovingJob();
+  played.End(played.Id(1), 22);
+  ASSERT_EQ(played.job.generation, Generation(3));
+  EXPECT_TRUE(DecideLeaversMean(played.job, Without(played.job, 1)).averages_first);
+}
+
 // Ranks d and c are given back, and rank b is lost meanwhile.
 TEST(LeaversMeanTest, WhatIsLostWhenTheChangeIsCalledOffIsSaid) {
   for (const bool has_left : {false, true}) {

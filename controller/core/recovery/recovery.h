@@ -29,8 +29,8 @@
 // empty seats, once enough trainers stand by, let an elastic job give ranks back (elastic.h), and
 // change the strategy when that was decided. They
 // begin between two saves, and not within kPlannedPause of another change. One that does not come
-// about within collective_timeout_s is called off by an unplanned one, in which the earlier holders
-// keep their seats.
+// about within collective_timeout_s, or twice that if a mean comes first (leavers_mean.h), is
+// called off by an unplanned one, in which the earlier holders keep their seats.
 #ifndef CONTROLLER_CORE_RECOVERY_RECOVERY_H_
 #define CONTROLLER_CORE_RECOVERY_RECOVERY_H_
 

@@ -24,7 +24,7 @@ namespace paceline {
 
 struct SaveCount {
   bool due = false;     // A save is due and has not begun.
-  int64_t counted = 0;  // Steps up to this one are counted.
+  int64_t counted = 0;  // Steps up to this one are counted; at first, those of the checkpoint.
 
   // Counts the steps up to `steps_done`. `every`: steps from one save to the next; 0: none is due.
   void CountTo(int64_t steps_done, int64_t every) {

@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 
@@ -301,6 +302,32 @@ TEST_F(TrainerRecoveryTest, ASaveThatWasDueWhenAnAverageWasCutOffIsMadeAfterTheN
   std::vector<int64_t> saved;
   for (const CompleteCheckpoint& one : *found) saved.push_back(one.step);
   EXPECT_THAT(saved, ElementsAre(31, 55)) << "those of steps 27 and 54";
+}
+
+// The spare, which has no state, takes that of the other rank, which has not trained yet.
+TEST_F(TrainerRecoveryTest, NoSaveIsDueBecauseARankIsLostBeforeAResumedJobGoesOn) {
+  const std::string out = directory_ + "/out";
+  const std::string changes = absl::StrCat("steps: 30 checkpoint { directory: '", out,
+                                           "' every_steps: 20 at_end: false when_busy: "
+                                           "WHEN_BUSY_WAIT } ");
+  RunUndisturbed(2, changes);
+  const std::string job = absl::StrCat(out, "/", FakeDaemon::JobId());
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/1), /*generation=*/2,
+                 absl::StrCat(job, "/", CheckpointName({20, 1})));
+  daemon->Signal(1, SIGKILL);
+  WaitForEnd(*daemon, 1);
+  WaitUntilReady(*daemon, 2);
+  FakeDaemon::Members members;
+  members.trainers = {0, 2};
+  daemon->SetMembers(members);
+  WaitForSuccess(*daemon, members.trainers);
+  EXPECT_EQ(Losses(*daemon, 2).count(21), 1U);
+  const auto found = SettleCheckpoints(job, 3);
+  ASSERT_TRUE(found.ok()) << found.status();
+  std::vector<int64_t> saved;
+  for (const CompleteCheckpoint& one : *found) saved.push_back(one.step);
+  EXPECT_THAT(saved, ElementsAre(20)) << "the next one is due after step 40";
 }
 
 // Each rank has parameters of its own, so nobody else has what the lost one had: with int8, its

@@ -376,10 +376,7 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   for (const RankPosition& one : decision.positions) {
     state.furthest = std::max(state.furthest, one.step);
   }
-  if (decision.begins) {
-    state.saver.by_steps = {false, state.furthest};
-    return true;
-  }
+  if (decision.begins) return true;
 
   const auto me = static_cast<size_t>(member.rank);
   RankPosition after = decision.positions[me];
@@ -421,6 +418,7 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   if (!has_state) state.alone_as = rendezvous.config.member;
   // What some ranks have not begun, all begin again; also the save at the end.
   state.saver.by_steps = SavesOfAll(rendezvous, rows, state.furthest);
+  state.saver.asked = false;
   state.saver.last_order = LastOrderOfAll(rows);
   state.saver.last_saved = -1;
   state.position = after;

@@ -114,6 +114,7 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
   }
   row.has_order = !memory.gradient_order.empty();
   row.saves = state.saver.by_steps;
+  row.saves.due = row.saves.due || state.saver.asked;
   row.last_order = state.saver.last_order;
   return row;
 }

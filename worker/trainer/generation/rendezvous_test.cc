@@ -418,5 +418,19 @@ TEST(RendezvousTest, ASaveThatIsDueOnSomeRanksIsDueOnAll) {
       });
 }
 
+// The others made it after the step in which rank 2 was cut off.
+TEST(RendezvousTest, ASaveThatTheCallerHasAskedForIsDueOnAll) {
+  RunRendezvousOfAll(
+      4, Pairs(),
+      [](RendezvousRank& rank) {
+        rank.state.saver.by_steps.counted = 10;
+        rank.state.saver.asked = rank.config.rank() == 2;
+      },
+      [](RendezvousRank& rank) {
+        EXPECT_TRUE(rank.state.saver.by_steps.due);
+        EXPECT_FALSE(rank.state.saver.asked) << "it would save again, alone";
+      });
+}
+
 }  // namespace
 }  // namespace paceline

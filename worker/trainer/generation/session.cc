@@ -76,6 +76,7 @@ absl::Status Restore(Session& session) {
   state.position.step = manifest.step;
   state.data = {manifest.data_epoch, manifest.data_offset};
   state.saver.last_saved = manifest.step;
+  state.saver.by_steps.counted = manifest.step;
   if (session.workload->attachments() != nullptr) {
     PACELINE_ASSIGN_OR_RETURN(
         state.memory.gradient_order,

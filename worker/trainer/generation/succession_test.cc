@@ -13,10 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/recovery_test.h"
 
@@ -197,6 +199,12 @@ TEST_F(SuccessionTest, WhatARankHasLearntStaysWhenItIsGivenBack) {
   const std::map<int64_t, std::string> losses = Losses(*daemon, 0);
   ASSERT_EQ(losses.count(left + 1), 1U) << "it left after step " << left;
   EXPECT_EQ(losses.at(left + 1), Losses(*expected, 0).at(left + 1));
+  // Whoever waits for the mean shows it: there is no other one.
+  absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon->RingPath(0));
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  const StepRecord next = ring->ReadFrom(0).records.at(static_cast<size_t>(left));
+  EXPECT_GT(next.phase_ns[static_cast<size_t>(Phase::kAveraging)], 0U);
+  EXPECT_TRUE(next.masked);
 }
 
 TEST_F(SuccessionTest, TheBatchOfAllRanksStaysWithFewerOfThem) {

@@ -172,10 +172,11 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
       case Stage::kBetween:
         stage_ = Stage::kReady;
         if (done < config_.steps && parts_.leaves_after(done)) {
-          if (parts_.averages_first()) {
-            BeforeChange();
-            strategy_.AverageAll();
-          }
+          if (!parts_.averages_first()) return StepOrder{StepOrder::Kind::kLeft};
+          BeforeChange();
+          parts_.timer.Enter(Phase::kAveraging, done);  // So whoever hangs is found.
+          strategy_.AverageAll();
+          parts_.timer.Enter(Phase::kIdle, done);
           return StepOrder{StepOrder::Kind::kLeft};
         }
         break;
