@@ -214,7 +214,9 @@ std::string NeedsText(const JobRequest& job) {
 absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                               const NodeIndex& index) {
   std::vector<std::string> old;
-  NodesOfOldRelease(job, index).ForEach([&](int n) { old.push_back(nodes[n].name.value()); });
+  NodesOfOldRelease(job, index, /*with_pool=*/false).ForEach([&](int n) {
+    if (nodes[n].total > 0) old.push_back(nodes[n].name.value());
+  });
   JobRequest anywhere = job;
   anywhere.placement.needs = {};
   if (old.empty() || !CanEverFit(anywhere, nodes).ok()) return absl::OkStatus();
@@ -248,12 +250,12 @@ std::string DescribeOldRelease(const JobRequest& job) {
                       ": upgrade paceline-worker there");
 }
 
-NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index) {
+NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index, bool with_pool) {
   if (job.placement.needs.version == 0) return NodeSet(index.size());
   PlacementPolicy anywhere = job.placement;
   anywhere.needs = {};
-  NodeSet nodes = index.Allowed(anywhere, /*with_pool=*/false);
-  nodes.Remove(index.Allowed(job.placement, /*with_pool=*/false));
+  NodeSet nodes = index.Allowed(anywhere, with_pool);
+  nodes.Remove(index.Allowed(job.placement, with_pool));
   return nodes;
 }
 
@@ -311,7 +313,7 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   int unusable = 0;
   std::vector<std::string> old;
-  NodesOfOldRelease(job, table.index()).ForEach([&](int n) {
+  NodesOfOldRelease(job, table.index(), /*with_pool=*/false).ForEach([&](int n) {
     if (table.node(n).total == 0) return;
     unusable += table.node(n).total;
     old.push_back(table.node(n).name.value());

@@ -284,6 +284,7 @@ TEST_F(PlacementOnRacks, WhatASpecNeedsIsForWorkersThatKnowIt) {
   EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("its placement allows 0"))
       << "an upgrade alone would not do";
   Add("c", 4, {}, 1);
+  Add("c-gpu", 0);  // It has no slots, so that an upgrade would not help.
   Add("d", 2, {}, 2);
   EXPECT_EQ(std::string(CanEverFit(job, nodes_).message()),
             "the job needs 4 slots on nodes with a worker of this release, for sharded models, and "

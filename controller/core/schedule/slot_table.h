@@ -105,8 +105,8 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
                               SlotTable& table);  // As many as there is room for.
 
 // Nodes that the job may not use for one reason alone: their trainers do not know what it needs
-// (SpecNeeds).
-NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index);
+// (SpecNeeds). `with_pool`: as in NodeIndex::Allowed.
+NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index, bool with_pool);
 // To complete "nodes that ...": "need a worker of this release, for outer steps: ...".
 std::string DescribeOldRelease(const JobRequest& job);
 
