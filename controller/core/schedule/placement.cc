@@ -259,12 +259,12 @@ NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index, bool wi
   return nodes;
 }
 
-std::string ListNames(const std::vector<std::string>& names) {
-  constexpr size_t kNamesReported = 5;
-  const size_t reported = std::min(kNamesReported, names.size());
+std::string ListNames(const std::vector<std::string>& names, size_t more) {
+  const size_t listed = std::min(kNamesListed, names.size());
   std::string text =
-      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(reported), ", ");
-  if (reported < names.size()) absl::StrAppend(&text, " and ", names.size() - reported, " more");
+      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(listed), ", ");
+  more += names.size() - listed;
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
   return text;
 }
 
@@ -313,14 +313,20 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   int unusable = 0;
   std::vector<std::string> old;
+  size_t more = 0;  // During an upgrade there may be thousands.
   NodesOfOldRelease(job, table.index(), /*with_pool=*/false).ForEach([&](int n) {
-    if (table.node(n).total == 0) return;
-    unusable += table.node(n).total;
-    old.push_back(table.node(n).name.value());
+    const NodeSpace& node = table.node(n);
+    if (node.total == 0) return;
+    unusable += node.total;
+    if (old.size() == kNamesListed) {
+      ++more;
+    } else {
+      old.push_back(node.name.value());
+    }
   });
   if (unusable > 0) {
     absl::StrAppend(&text, ", ", unusable, " on nodes that ", DescribeOldRelease(job), " (",
-                    ListNames(old), ")");
+                    ListNames(old, more), ")");
   }
   for (const auto& [why, count] : closed) {
     if (count > 0) absl::StrAppend(&text, ", ", count, " on nodes that ", why);

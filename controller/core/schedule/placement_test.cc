@@ -302,6 +302,21 @@ TEST_F(PlacementOnRacks, WhatASpecNeedsIsForWorkersThatKnowIt) {
   EXPECT_EQ(Nodes(job), "dd|ee") << "nor are spares";
 }
 
+TEST_F(PlacementOnRacks, OfManyWorkersToUpgradeTheFirstAreNamed) {
+  JobRequest job = Ranks(1);
+  job.placement.needs.Add(1, "outer steps");
+  for (const char* name : {"a", "b", "c", "d", "e"}) Add(name, 2);
+  const std::string reason =
+      "waits for 1 slot: 0 free now, 10 on nodes that need a worker of this release, for outer "
+      "steps: upgrade paceline-worker there (a, b, c, d, e)";
+  EXPECT_EQ(PlaceRanks(job, nodes_).reason, reason);
+  Add("f", 1);
+  Add("g", 1);
+  EXPECT_THAT(PlaceRanks(job, nodes_).reason, HasSubstr("there (a, b, c, d, e and 2 more)"));
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()),
+              HasSubstr("a, b, c, d, e and 2 more"));
+}
+
 TEST_F(PlacementOnRacks, AllThatNeedsAnUpgradeIsNamed) {
   JobRequest job = Ranks(2);
   job.placement.needs.Add(1, "weights in bfloat16");
