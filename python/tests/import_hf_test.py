@@ -271,10 +271,11 @@ class ImportTest(unittest.TestCase):
 
         with mock.patch.object(command, "make_piece", cut_off):
             self.run_(path)
-        # As long as before, and written later.
+        # As long as before, with the time of before, as an archive may give it to all its files.
+        before = path.stat()
         text = path.read_text(encoding="utf-8").replace('"a b', '"b a', 1)
         path.write_text(text, encoding="utf-8")
-        os.utime(path, ns=(1, 1))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         texts = [json.loads(line)["text"] for line in text.splitlines()]
         self.assertNotEqual(texts, TEXTS)
         self.imports(texts, path)
@@ -394,6 +395,18 @@ class ImportTest(unittest.TestCase):
         os.mkdir(f"{self.out}.import")
         with open(f"{self.out}.import/lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self.fails("another import writes", self.lines())
+
+    def test_an_import_that_ends_meanwhile_takes_its_folder_with_it(self):
+        take = fcntl.flock
+
+        def end_the_other(lock, how):
+            shutil.rmtree(f"{self.out}.import")
+            os.mkdir(f"{self.out}.import")
+            open(f"{self.out}.import/lock", "wb").close()  # That of a third one.
+            take(lock, how)
+
+        with mock.patch.object(fcntl, "flock", end_the_other):
             self.fails("another import writes", self.lines())
 
     def test_the_end_token_is_the_tokenizers_own(self):

@@ -210,7 +210,7 @@ struct JobPlan {
   std::string strategy;                             // Serialized paceline.v1.Strategy.
   Ladder ladder = {};                               // The strategy's.
   std::optional<SlipstreamChoice> slipstream = {};  // The strategy's; nothing: it is another one.
-  SpecNeeds needs = {};                             // The strategy's.
+  SpecNeeds needs = {};  // The strategy's, if it is none of the spec's or the planner's.
 };
 
 // A profile that ranks were asked for. As ProfileRequest in proto/plan.proto.

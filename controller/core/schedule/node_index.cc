@@ -160,11 +160,13 @@ NodeSet NodeIndex::Select(const PlacementPolicy& policy) const {
 }
 
 const NodeSet& NodeIndex::Allowed(const PlacementPolicy& policy, bool with_pool) const {
-  const auto known = allowed_.find({policy, with_pool});
-  if (known != allowed_.end()) return known->second;
+  // The policy is copied only for an answer that is new: there is a call for each job of a pass.
+  absl::node_hash_map<PlacementPolicy, NodeSet>& answers = allowed_[with_pool ? 1 : 0];
+  const auto known = answers.find(policy);
+  if (known != answers.end()) return known->second;
   NodeSet set = Select(policy);
   if (!with_pool) set.Remove(pool_);
-  return allowed_.emplace(std::make_pair(policy, with_pool), std::move(set)).first->second;
+  return answers.emplace(policy, std::move(set)).first->second;
 }
 
 }  // namespace paceline

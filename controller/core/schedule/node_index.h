@@ -5,6 +5,7 @@
 #ifndef CONTROLLER_CORE_SCHEDULE_NODE_INDEX_H_
 #define CONTROLLER_CORE_SCHEDULE_NODE_INDEX_H_
 
+#include <array>
 #include <map>
 #include <string>
 #include <utility>
@@ -87,7 +88,7 @@ class NodeIndex {
   mutable std::map<std::string, std::map<std::string, std::vector<int>>> values_;
   mutable std::map<std::pair<std::string, std::string>, NodeSet> with_;
   mutable std::map<std::string, std::vector<int>> groups_;
-  mutable absl::node_hash_map<std::pair<PlacementPolicy, bool>, NodeSet> allowed_;
+  mutable std::array<absl::node_hash_map<PlacementPolicy, NodeSet>, 2> allowed_;  // By with_pool.
 };
 
 }  // namespace paceline

@@ -214,7 +214,9 @@ std::string NeedsText(const JobRequest& job) {
 absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                               const NodeIndex& index) {
   std::vector<std::string> old;
-  NodesOfOldRelease(job, index).ForEach([&](int n) { old.push_back(nodes[n].name.value()); });
+  NodesOfOldRelease(job, index, /*with_pool=*/false).ForEach([&](int n) {
+    if (nodes[n].total > 0) old.push_back(nodes[n].name.value());
+  });
   JobRequest anywhere = job;
   anywhere.placement.needs = {};
   if (old.empty() || !CanEverFit(anywhere, nodes).ok()) return absl::OkStatus();
@@ -248,21 +250,21 @@ std::string DescribeOldRelease(const JobRequest& job) {
                       ": upgrade paceline-worker there");
 }
 
-NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index) {
+NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index, bool with_pool) {
   if (job.placement.needs.version == 0) return NodeSet(index.size());
   PlacementPolicy anywhere = job.placement;
   anywhere.needs = {};
-  NodeSet nodes = index.Allowed(anywhere, /*with_pool=*/false);
-  nodes.Remove(index.Allowed(job.placement, /*with_pool=*/false));
+  NodeSet nodes = index.Allowed(anywhere, with_pool);
+  nodes.Remove(index.Allowed(job.placement, with_pool));
   return nodes;
 }
 
-std::string ListNames(const std::vector<std::string>& names) {
-  constexpr size_t kNamesReported = 5;
-  const size_t reported = std::min(kNamesReported, names.size());
+std::string ListNames(const std::vector<std::string>& names, size_t more) {
+  const size_t listed = std::min(kNamesListed, names.size());
   std::string text =
-      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(reported), ", ");
-  if (reported < names.size()) absl::StrAppend(&text, " and ", names.size() - reported, " more");
+      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(listed), ", ");
+  more += names.size() - listed;
+  if (more > 0) absl::StrAppend(&text, " and ", more, " more");
   return text;
 }
 
@@ -311,14 +313,20 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   int unusable = 0;
   std::vector<std::string> old;
-  NodesOfOldRelease(job, table.index()).ForEach([&](int n) {
-    if (table.node(n).total == 0) return;
-    unusable += table.node(n).total;
-    old.push_back(table.node(n).name.value());
+  size_t more = 0;  // During an upgrade there may be thousands.
+  NodesOfOldRelease(job, table.index(), /*with_pool=*/false).ForEach([&](int n) {
+    const NodeSpace& node = table.node(n);
+    if (node.total == 0) return;
+    unusable += node.total;
+    if (old.size() == kNamesListed) {
+      ++more;
+    } else {
+      old.push_back(node.name.value());
+    }
   });
   if (unusable > 0) {
     absl::StrAppend(&text, ", ", unusable, " on nodes that ", DescribeOldRelease(job), " (",
-                    ListNames(old), ")");
+                    ListNames(old, more), ")");
   }
   for (const auto& [why, count] : closed) {
     if (count > 0) absl::StrAppend(&text, ", ", count, " on nodes that ", why);

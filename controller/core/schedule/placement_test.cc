@@ -284,6 +284,7 @@ TEST_F(PlacementOnRacks, WhatASpecNeedsIsForWorkersThatKnowIt) {
   EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("its placement allows 0"))
       << "an upgrade alone would not do";
   Add("c", 4, {}, 1);
+  Add("c-gpu", 0);  // It has no slots, so that an upgrade would not help.
   Add("d", 2, {}, 2);
   EXPECT_EQ(std::string(CanEverFit(job, nodes_).message()),
             "the job needs 4 slots on nodes with a worker of this release, for sharded models, and "
@@ -299,6 +300,21 @@ TEST_F(PlacementOnRacks, WhatASpecNeedsIsForWorkersThatKnowIt) {
   job.ranks = 2;
   job.spares = 4;
   EXPECT_EQ(Nodes(job), "dd|ee") << "nor are spares";
+}
+
+TEST_F(PlacementOnRacks, OfManyWorkersToUpgradeTheFirstAreNamed) {
+  JobRequest job = Ranks(1);
+  job.placement.needs.Add(1, "outer steps");
+  for (const char* name : {"a", "b", "c", "d", "e"}) Add(name, 2);
+  const std::string reason =
+      "waits for 1 slot: 0 free now, 10 on nodes that need a worker of this release, for outer "
+      "steps: upgrade paceline-worker there (a, b, c, d, e)";
+  EXPECT_EQ(PlaceRanks(job, nodes_).reason, reason);
+  Add("f", 1);
+  Add("g", 1);
+  EXPECT_THAT(PlaceRanks(job, nodes_).reason, HasSubstr("there (a, b, c, d, e and 2 more)"));
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()),
+              HasSubstr("a, b, c, d, e and 2 more"));
 }
 
 TEST_F(PlacementOnRacks, AllThatNeedsAnUpgradeIsNamed) {

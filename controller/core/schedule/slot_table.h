@@ -105,13 +105,15 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
                               SlotTable& table);  // As many as there is room for.
 
 // Nodes that the job may not use for one reason alone: their trainers do not know what it needs
-// (SpecNeeds).
-NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index);
+// (SpecNeeds). `with_pool`: as in NodeIndex::Allowed.
+NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index, bool with_pool);
 // To complete "nodes that ...": "need a worker of this release, for outer steps: ...".
 std::string DescribeOldRelease(const JobRequest& job);
 
-// "a, b, c and 7 more".
-std::string ListNames(const std::vector<std::string>& names);
+// "a, b, c and 7 more": the first of these names, and how many are left. `more`: names that are not
+// among these.
+inline constexpr size_t kNamesListed = 5;
+std::string ListNames(const std::vector<std::string>& names, size_t more = 0);
 
 // "waits for 4 slots": and "3 free now, 2 on nodes that do not answer".
 std::string DescribeWish(const JobRequest& job, const SlotTable& table);

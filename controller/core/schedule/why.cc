@@ -123,6 +123,8 @@ class Explanation {
 
   void ExplainSlots() {
     const NodeSet& allowed = index_.Allowed(job_.request.placement, /*with_pool=*/false);
+    const NodeSet old = NodesOfOldRelease(job_.request, index_, /*with_pool=*/false);
+    const std::string cannot = DescribeOldRelease(job_.request);
     const std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
     int free = 0;
     int held = 0;
@@ -134,7 +136,7 @@ class Explanation {
     for (const auto& [name, node] : in_.nodes) {
       const NodeSpace& space = spaces[static_cast<size_t>(n)];
       if (!allowed.Contains(n)) {
-        Add(refused[WhyRefused(n, name, node)], name, space.total);
+        Add(refused[old.Contains(n) ? cannot : WhyRefused(n, name, node)], name, space.total);
       } else if (!space.open) {
         Add(closed[WhyClosed(node)], name, space.total);
       } else {
@@ -190,9 +192,10 @@ class Explanation {
     }
   }
 
-  // Of a job that waits for slots of lost ranks or spares, or has room for more.
+  // Of a job that waits for slots of lost ranks or spares, or has room for more. They may come to
+  // the pool, too.
   void ExplainReleases() {
-    const NodeSet old = NodesOfOldRelease(job_.request, index_);
+    const NodeSet old = NodesOfOldRelease(job_.request, index_, /*with_pool=*/true);
     const std::string cannot = DescribeOldRelease(job_.request);
     std::map<std::string, Group> refused;
     int n = 0;
@@ -215,6 +218,7 @@ class Explanation {
     }
   }
 
+  // Of a node that not only a worker of an earlier release keeps the job away from.
   std::string WhyRefused(int n, const NodeName& name, const Node& node) const {
     const PlacementPolicy& policy = job_.request.placement;
     const auto has = [&](const std::vector<NodeName>& names) {
@@ -229,7 +233,6 @@ class Explanation {
       }
       return absl::StrCat("lack the label ", label, "=", value);
     }
-    if (node.facts.spec_version < policy.needs.version) return DescribeOldRelease(job_.request);
     if (index_.pool().Contains(n)) return "are kept for spares (pool=spare)";
     for (const auto& [label, value] : node.facts.labels) {
       if (absl::StartsWith(label, kTaintPrefix)) {
@@ -321,7 +324,7 @@ class Explanation {
               : " ranks; the others return when slots are free");
     }
     if (IsElastic(job_.request)) ExplainExtra(ranks);
-    if (job_.state == JobState::kRecovering || ranks < job_.request.ranks ||
+    if (job_.state == JobState::kRecovering || ranks < MostRanks(job_.request) ||
         spares < job_.request.spares) {
       ExplainReleases();
     }

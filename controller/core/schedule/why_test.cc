@@ -8,6 +8,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -126,6 +127,48 @@ TEST_F(WhyTest, WorkersThatNeedAnUpgradeAreNamed) {
   EXPECT_THAT(Why("job"), Contains(old));
   job.request.placement.needs = {};
   EXPECT_THAT(Why("job"), Not(Contains(old)));
+}
+
+TEST_F(WhyTest, WorkersWhoseUpgradeWouldNotHelpAreNotNamed) {
+  const char* const upgrade = "upgrade paceline-worker";
+  AddNode("a", 2, {{"pool", "spare"}});
+  AddNode("b", 3, {{"taint.team", "vision"}});
+  Job& job = cluster_.Submit("job", 1);
+  job.request.placement.needs.Add(1, "outer steps");
+  EXPECT_THAT(Why("job"),
+              AllOf(Contains("2 slots are on nodes that are kept for spares (pool=spare) (a)."),
+                    Contains("3 slots are on nodes that have the taint team=vision (b)."),
+                    Not(Contains(HasSubstr(upgrade)))));
+  job.request.placement.tolerate = {"team"};
+  EXPECT_THAT(Why("job"), Contains(HasSubstr("outer steps: upgrade paceline-worker there (b).")));
+}
+
+TEST_F(WhyTest, WorkersOfThePoolAreNamedWhereTheyWouldDo) {
+  AddNode("a", 2).facts.spec_version = 1;
+  cluster_.nodes[NodeName("a")].spec_version = 1;
+  AddNode("b", 2, {{"pool", "spare"}});
+  Job& job = cluster_.Submit("job", 2);
+  job.request.placement.needs.Add(1, "outer steps");
+  const char* const old = "outer steps: upgrade paceline-worker there (b).";
+  EXPECT_THAT(Why("job"), IsEmpty());
+  job.request.spares = 1;
+  EXPECT_THAT(Why("job"), Contains(HasSubstr(old))) << "a spare would come there";
+  job.request.spares = 0;
+  job.state = JobState::kRecovering;
+  EXPECT_THAT(Why("job"), Contains(HasSubstr(old))) << "so would a replacement";
+}
+
+TEST_F(WhyTest, WorkersAreNamedThatAnElasticJobMayNotGrowInto) {
+  AddNode("a", 2).facts.spec_version = 1;
+  cluster_.nodes[NodeName("a")].spec_version = 1;
+  AddNode("b", 2);
+  Job& job = cluster_.SubmitElastic("job", 1, 2, 4);
+  job.request.placement.needs.Add(1, "outer steps");
+  EXPECT_THAT(Why("job"),
+              ElementsAre(HasSubstr("outer steps: upgrade paceline-worker there (b).")));
+  ASSERT_EQ(job.ranks.size(), 2U);
+  job.request.recovery.max_ranks = 2;
+  EXPECT_THAT(Why("job"), IsEmpty());
 }
 
 TEST_F(WhyTest, LostRankOfAReplicaIsToldWhereItHasToBe) {

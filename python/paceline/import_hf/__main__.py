@@ -14,7 +14,7 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from paceline.import_hf.joining import join
 from paceline.import_hf.pieces import (Counts, Settings, begin_process, counts_of, make_piece,
@@ -170,10 +170,8 @@ def _run(job: _Import) -> Dict[str, Any]:
     folder = job.settings.folder
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "lock"), "ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Problem(f"another import writes {job.out}") from error
+        if not _take(lock):
+            raise Problem(f"another import writes {job.out}")
         _check_plan(job)
         counts = _make_pieces(job)
         for file in job.files:
@@ -183,6 +181,16 @@ def _run(job: _Import) -> Dict[str, Any]:
         made = _join(job, counts)
         shutil.rmtree(folder)
     return made
+
+
+def _take(lock: BinaryIO) -> bool:
+    """Whether no other import has the lock, nor has ended and removed it with all pieces since it
+    was opened."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def _check_plan(job: _Import) -> None:

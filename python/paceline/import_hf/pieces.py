@@ -93,8 +93,8 @@ def make_piece(settings: Settings, piece: Piece) -> Counts:
         try:
             encodings = tokenizer.encode_batch(waiting, add_special_tokens=False)
         except Exception as error:  # The library raises no narrower one.
-            raise Problem(f"{piece.file.path}: the tokenizer {settings.tokenizer} cannot make tokens "
-                          f"of its texts: {error}") from error
+            raise Problem(f"{piece.file.path}: the tokenizer {settings.tokenizer} cannot make "
+                          f"tokens of its texts: {error}") from error
         for text, encoding in zip(waiting, encodings):
             part = "eval" if _is_for_evaluation(text, settings.eval_share) else "train"
             parts[part].add(encoding.ids)

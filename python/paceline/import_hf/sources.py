@@ -30,6 +30,7 @@ class File(NamedTuple):
     kind: str  # "jsonl", "gzip", "parquet", "arrow".
     bytes: int
     modified_ns: int
+    changed_ns: int  # Which nobody sets: a copy or an archive may keep modified_ns.
 
 
 class Piece(NamedTuple):
@@ -72,7 +73,7 @@ def find_files(paths: Iterable[str], split: Optional[str]) -> List[File]:
                 raise Problem(f"{name} is of no known kind; known are a folder of datasets' "
                               "save_to_disk, and names that end in "
                               + ", ".join(ending for ending, _ in _KINDS))
-            found.append(File(os.path.realpath(name), kind, status.st_size, status.st_mtime_ns))
+            found.append(File(os.path.realpath(name), kind, *_identity(status)))
     for file in found:
         if found.count(file) > 1:
             raise Problem(f"{file.path} is given twice")
@@ -81,8 +82,7 @@ def find_files(paths: Iterable[str], split: Optional[str]) -> List[File]:
 
 def is_unchanged(file: File) -> bool:
     """Whether the file is as it was found."""
-    status = _status(file.path)
-    return (status.st_size, status.st_mtime_ns) == (file.bytes, file.modified_ns)
+    return _identity(_status(file.path)) == (file.bytes, file.modified_ns, file.changed_ns)
 
 
 def pieces_of(file: File) -> List[Piece]:
@@ -127,6 +127,10 @@ def _status(path: str) -> os.stat_result:
         return os.stat(path)
     except OSError as error:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _identity(status: os.stat_result) -> Tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _kind(path: str) -> Optional[str]:
