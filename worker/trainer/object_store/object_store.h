@@ -38,6 +38,7 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
     Backoff::Options backoff = {absl::Milliseconds(200), absl::Seconds(10), 2.0};
     uint64_t seed = 0;  // Of the delays between retries.
     Variables variables = OwnVariable;
+    DiskSpaceOf disk_space = OwnDiskSpace;  // Of the cache.
   };
 
   // FailedPrecondition when the cache cannot be used.

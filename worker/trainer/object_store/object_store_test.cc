@@ -58,6 +58,9 @@ class ObjectStoreTest : public testing::Test {
       const auto found = variables_.find(name);
       return found == variables_.end() ? std::string() : found->second;
     };
+    options_.disk_space = [](const std::string&) {
+      return DiskSpace{int64_t{1} << 40, int64_t{1} << 40};
+    };
     variables_["HOME"] = name;
     variables_["AWS_ENDPOINT_URL"] = server_.url();
     variables_["STORAGE_EMULATOR_HOST"] = server_.url();
