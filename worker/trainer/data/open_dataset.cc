@@ -28,10 +28,12 @@ absl::Status Invalid(absl::string_view key, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", what));
 }
 
-// A store that does not answer is no error of the job's.
+// A store that does not answer is no error of the job's, nor is too little memory.
 absl::Status Failed(absl::string_view key, const absl::Status& status) {
-  if (!absl::IsDeadlineExceeded(status)) return Invalid(key, status.message());
-  return absl::DeadlineExceededError(absl::StrCat(key, ": ", status.message()));
+  if (!absl::IsDeadlineExceeded(status) && !absl::IsResourceExhausted(status)) {
+    return Invalid(key, status.message());
+  }
+  return absl::Status(status.code(), absl::StrCat(key, ": ", status.message()));
 }
 
 std::string FirstBytes(const std::string& path) {

@@ -24,9 +24,9 @@ class DatasetOpener {
   explicit DatasetOpener(const DataConfig& config) : config_(config) {}
 
   // Opens `path`, the value of the job file's `key` ("data.train"). All errors name the key. They
-  // are InvalidArgument, but DeadlineExceeded where a store does not answer. The file's beginning
-  // tells its kind; a file of neither kind is taken for a token file without header if the
-  // configuration gives a token type.
+  // are InvalidArgument, but DeadlineExceeded where a store does not answer, and ResourceExhausted
+  // where there is too little memory. The file's beginning tells its kind; a file of neither kind
+  // is taken for a token file without header if the configuration gives a token type.
   absl::StatusOr<std::unique_ptr<Dataset>> Open(absl::string_view key, const std::string& path);
 
   const DataConfig& config() const { return config_; }

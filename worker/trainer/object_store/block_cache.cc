@@ -229,10 +229,7 @@ bool BlockCache::Read(const BlockName& name, size_t block_bytes, size_t begin,
     ::unlink(path.c_str());
     return false;
   }
-  if (!verified) {
-    const absl::MutexLock lock(&mutex_);
-    verified_.insert(text);
-  }
+  if (!verified) SetVerified(text, found.st_size);
   const time_t age = ::time(nullptr) - found.st_mtim.tv_sec;
   if (age > kTouchSeconds || age < -kTouchSeconds) {
     // The file's time of change says when it was read. It matters little if that cannot be set.
@@ -368,9 +365,18 @@ absl::Status BlockCache::Keep(const BlockName& name, absl::string_view bytes) {
     ::unlink(temporary.c_str());
     return status;
   }
-  const absl::MutexLock lock(&mutex_);
-  verified_.insert(name.Text());
+  SetVerified(name.Text(), static_cast<int64_t>(bytes.size() + kChecksumBytes));
   return absl::OkStatus();
+}
+
+void BlockCache::SetVerified(const std::string& text, int64_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  if (!verified_.insert(text).second) return;
+  verified_bytes_ += bytes;
+  if (verified_bytes_ / 2 <= most_bytes_) return;
+  verified_.clear();
+  verified_.insert(text);
+  verified_bytes_ = bytes;
 }
 
 }  // namespace paceline

@@ -111,6 +111,8 @@ class BlockCache {
   // Removes blocks until `bytes` more fit below the limit, and the disk has `missing` bytes more.
   // Returns the sum of what is left. Requires: the cache is locked.
   int64_t MakeRoom(int64_t bytes, int64_t missing);
+  // This process has compared the block's checksum, or made it. `bytes`: of the block's file.
+  void SetVerified(const std::string& text, int64_t bytes);
 
   const std::string directory_;
   const int64_t most_bytes_;
@@ -118,8 +120,10 @@ class BlockCache {
   std::atomic<bool> has_told_of_disk_{false};
 
   absl::Mutex mutex_;
-  // Blocks whose checksums this process has compared, or made.
+  // Blocks whose checksums this process has compared, or made, and the sum of their files' bytes.
+  // It is at most twice the limit: beyond, all are forgotten.
   absl::flat_hash_set<std::string> verified_ ABSL_GUARDED_BY(mutex_);
+  int64_t verified_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace paceline

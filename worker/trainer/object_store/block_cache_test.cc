@@ -300,6 +300,24 @@ TEST(BlockCacheTest, DamagedBlocksAreNotThere) {
   }
 }
 
+// What a process remembers of the blocks that it has compared is bounded.
+TEST(BlockCacheTest, AfterTwiceTheLimitABlockIsComparedAgain) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  Keep(*cache, 0);
+  std::fstream(PathOf(directory, 0), std::ios::in | std::ios::out | std::ios::binary) << '!';
+  int others = 0;
+  for (std::string out(kBlockBytes, '\0');
+       cache->Read(Name(0), kBlockBytes, 0, absl::MakeSpan(&out[0], out.size())); ++others) {
+    EXPECT_EQ(out[0], '!') << "the block was compared before";
+    ASSERT_LT(others, 100);
+    Keep(*cache, others + 1);
+    SetReadTime(directory, others + 1, 1000 + others);  // So that these go, and block 0 stays.
+  }
+  // Of the blocks that there is room for, twice as many are remembered.
+  EXPECT_EQ(others, 8);
+}
+
 TEST(BlockCacheTest, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
   const std::string directory = NewDirectory();
   Keep(*Open(directory, 4), 1);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -122,7 +123,7 @@ absl::StatusOr<ObjectFile::Bytes> ObjectFile::Obtain(int64_t block) const {
       return fetching->bytes;
     }
   }
-  absl::StatusOr<Bytes> bytes = Fetch(block);
+  absl::StatusOr<Bytes> bytes = FetchWithinMemory(block);
   const absl::MutexLock lock(&mutex_);
   fetching->is_done = true;
   fetching->status = bytes.status();
@@ -130,6 +131,17 @@ absl::StatusOr<ObjectFile::Bytes> ObjectFile::Obtain(int64_t block) const {
   fetching_.erase(block);
   arrived_.SignalAll();
   return bytes;
+}
+
+absl::StatusOr<ObjectFile::Bytes> ObjectFile::FetchWithinMemory(int64_t block) const {
+  try {
+    return Fetch(block);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name_, ": out of memory while a block of ", SizeOf(block),
+                     " bytes is fetched; give the trainer more, or prefetch fewer batches "
+                     "(data.prefetch_batches)"));
+  }
 }
 
 absl::StatusOr<ObjectFile::Bytes> ObjectFile::Fetch(int64_t block) const {

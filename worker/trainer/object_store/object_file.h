@@ -57,6 +57,8 @@ class ObjectFile : public RangeSource {
   absl::StatusOr<Bytes> Obtain(int64_t block) const;
   // From the store, or from the cache if another process has kept it meanwhile.
   absl::StatusOr<Bytes> Fetch(int64_t block) const;
+  // ResourceExhausted where Fetch has too little memory, so that others who wait hear of it.
+  absl::StatusOr<Bytes> FetchWithinMemory(int64_t block) const;
   void Prefetch(int64_t block) const;
   // Puts the block into the cache, else among the recent ones.
   void Keep(int64_t block, const Bytes& bytes) const;

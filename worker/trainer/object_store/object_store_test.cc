@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -397,6 +399,19 @@ TEST_F(ObjectStoreTest, ACacheThatCannotBeUsedIsNamed) {
 TEST_F(ObjectStoreTest, ReadsOnWhenTheCacheHasNoRoom) {
   options_.cache_bytes = kBlockBytes / 2;
   ExpectRead(OpenObject(), 0, contents_.size());
+}
+
+TEST_F(ObjectStoreTest, TooLittleMemoryIsAnErrorOfTheRead) {
+  std::atomic<bool> is_short{false};
+  options_.variables = [&, all = options_.variables](const char* name) {
+    if (is_short) throw std::bad_alloc();
+    return all(name);
+  };
+  const Source source = OpenObject();
+  is_short = true;
+  ExpectError(Read(source), absl::StatusCode::kResourceExhausted, "s3://corpora/c4");
+  is_short = false;
+  ExpectRead(source, 0, contents_.size());
 }
 
 TEST_F(ObjectStoreTest, ClosingEndsWhatIsUnderWay) {
