@@ -3,6 +3,8 @@
 #include <curl/curl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -98,9 +100,10 @@ class HttpClient::Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
+  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
                   const std::atomic<bool>& stopping) {
     out_ = out;
+    limit_ = limit;
     stopping_ = &stopping;
     if (curl_ == nullptr) {
       answer_ = StoreAnswer();
@@ -134,6 +137,9 @@ class HttpClient::Connection {
   void SetUp() {
     curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+    // Of 0 libcurl would take that there is none.
+    curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS,
+                     static_cast<long>(std::max(absl::ToInt64Milliseconds(limit_), int64_t{1})));
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, kLeastBytesPerSecond);
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSlowSeconds);
     curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -258,6 +264,7 @@ class HttpClient::Connection {
   StoreAnswer answer_;
   bool headers_end_ = false;  // All of the answer have arrived.
   absl::Span<char> out_;
+  absl::Duration limit_;
   const std::atomic<bool>* stopping_ = nullptr;
 };
 
@@ -275,10 +282,10 @@ std::unique_ptr<HttpClient::Connection> HttpClient::Take() {
   return connection;
 }
 
-StoreAnswer HttpClient::Get(const HttpRequest& request, absl::Span<char> out,
+StoreAnswer HttpClient::Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
                             const std::atomic<bool>& stopping) {
   std::unique_ptr<Connection> connection = Take();
-  StoreAnswer answer = connection->Get(request, out, stopping);
+  StoreAnswer answer = connection->Get(request, out, limit, stopping);
   const absl::MutexLock lock(&mutex_);
   idle_.push_back(std::move(connection));
   return answer;

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "worker/trainer/object_store/core/store_answer.h"
 
@@ -36,8 +37,9 @@ class HttpClient {
   ~HttpClient();
 
   // Asks for out.size() bytes, at least 1, from request.first on, and writes them to `out`. Ends
-  // early, with a problem, when `stopping` becomes true: it is looked at once a second.
-  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
+  // early, with a problem, when a server has not sent all within `limit`, or when `stopping`
+  // becomes true: it is looked at once a second.
+  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
                   const std::atomic<bool>& stopping);
 
  private:

@@ -22,6 +22,7 @@ namespace {
 constexpr size_t kFirstBytes = 64;   // As many as a header has.
 constexpr size_t kRecentBlocks = 4;  // Kept in memory where there is no cache.
 constexpr size_t kIdDigits = 32;
+constexpr double kMib = 1 << 20;
 // Another process of the node that fetches a block may be stopped.
 constexpr absl::Duration kTurnPatience = absl::Seconds(20);
 constexpr absl::Duration kLongestRetryAfter = absl::Seconds(30);
@@ -222,6 +223,8 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
   using Verdict = Judgement::Verdict;
   const ObjectStore::Options& options = store_->options();
   const auto make = [&] { return MakeRequest(name_, url_, first, version, options.variables); };
+  const absl::Duration limit =
+      options.try_limit + options.try_limit_per_mib * (static_cast<double>(out.size()) / kMib);
   Backoff backoff(options.backoff, options.seed ^ first);
   const auto began = std::chrono::steady_clock::now();
   for (int tries = 1;; ++tries) {
@@ -229,7 +232,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
     Judgement judgement;
     const absl::StatusOr<ObjectRequest> request = make();
     if (request.ok()) {
-      *answer = store_->http().Get(request->http, out, stopping_);
+      *answer = store_->http().Get(request->http, out, limit, stopping_);
       judgement = JudgeAnswer(request->store, *answer, first, out.size(), version, absl::Now());
     } else {
       judgement = {Verdict::kRetryWithCredentials, request.status()};

@@ -35,6 +35,10 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
     size_t block_bytes = size_t{4} << 20;
     int fetch_threads = 4;
     absl::Duration patience = absl::Seconds(120);  // For one range, with all its retries.
+    // A try that takes longer, until its last byte, has failed: so long, and so much more for each
+    // MiB. With a whole block, the patience has room for another one.
+    absl::Duration try_limit = absl::Seconds(30);
+    absl::Duration try_limit_per_mib = absl::Seconds(8);
     Backoff::Options backoff = {absl::Milliseconds(200), absl::Seconds(10), 2.0};
     uint64_t seed = 0;  // Of the delays between retries.
     Variables variables = OwnVariable;
