@@ -223,6 +223,20 @@ TEST(ObjectDataTest, FiguresAreOfAllObjectsThatAreOpen) {
   EXPECT_EQ(opener.objects()->waited_reads, 2);
 }
 
+TEST(ObjectDataTest, AnInterruptEndsOpeningAndIsNoErrorOfTheJobs) {
+  ObjectServer server;
+  server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
+  const DataConfig config = StoreConfig(server, "cache-interrupt");
+  DatasetOpener opener(config);
+  {
+    const ReadInterrupt::Scope scope(&opener.read_interrupt());
+    const absl::Status status = opener.Open("data.train", server.url() + "/a").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "data.train: ")) << status;
+  }
+  EXPECT_TRUE(opener.Open("data.train", server.url() + "/a").ok());
+}
+
 TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
   ObjectServer server;
   ASSERT_TRUE(WriteImageShard(Path("images"), {1, 1, 2, 9}, {8, 3}, {0, 255, 255, 0}).ok());

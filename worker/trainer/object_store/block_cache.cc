@@ -239,7 +239,7 @@ bool BlockCache::Read(const BlockName& name, size_t block_bytes, size_t begin,
 }
 
 BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration patience,
-                                      const std::atomic<bool>& stopping) const {
+                                      absl::FunctionRef<bool()> is_over) const {
   const std::string path = directory_ + "/turns";
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   Turn turn(fd);
@@ -253,7 +253,7 @@ BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration pati
   absl::Duration waited = absl::ZeroDuration();
   // Locks of the open file, so that threads of one process exclude each other, too.
   while (::fcntl(fd, F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES) &&
-         waited < patience && !stopping) {
+         waited < patience && !is_over()) {
     absl::SleepFor(kTurnPoll);
     waited += kTurnPoll;
   }

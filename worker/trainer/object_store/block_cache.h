@@ -26,6 +26,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -80,9 +81,10 @@ class BlockCache {
   // Reads bytes from `begin` on of a block that has `block_bytes`. False: it is not here.
   bool Read(const BlockName& name, size_t block_bytes, size_t begin, absl::Span<char> out);
 
-  // Waits for up to `patience`, or until `stopping`, while somebody else fetches this block.
+  // Waits for up to `patience`, or until `is_over` returns true, while somebody else fetches this
+  // block.
   Turn WaitTurn(const BlockName& name, absl::Duration patience,
-                const std::atomic<bool>& stopping) const;
+                absl::FunctionRef<bool()> is_over) const;
 
   // Keeps a block, for which others go if the limit or the disk has no room beside them. The disk
   // has none when less than 5 % of it, or 1 GiB if that is less, would be left; the log says once

@@ -362,17 +362,17 @@ TEST(BlockCacheTest, ProcessesShareTheLimit) {
 
 TEST(BlockCacheTest, OneFetchesABlockWhileOthersWait) {
   const std::unique_ptr<BlockCache> cache = Open(NewDirectory(), 4);
-  const std::atomic<bool> stopping{false};
+  const auto never = [] { return false; };
   std::atomic<bool> second_has_it{false};
   std::thread second;
   {
-    const BlockCache::Turn turn = cache->WaitTurn(Name(1), absl::Hours(1), stopping);
+    const BlockCache::Turn turn = cache->WaitTurn(Name(1), absl::Hours(1), never);
     second = std::thread([&] {
-      const BlockCache::Turn its = cache->WaitTurn(Name(1), absl::Hours(1), stopping);
+      const BlockCache::Turn its = cache->WaitTurn(Name(1), absl::Hours(1), never);
       second_has_it = true;
     });
     // Who does not want to wait goes on without.
-    const BlockCache::Turn none = cache->WaitTurn(Name(1), absl::ZeroDuration(), stopping);
+    const BlockCache::Turn none = cache->WaitTurn(Name(1), absl::ZeroDuration(), never);
     EXPECT_FALSE(second_has_it);
   }
   second.join();

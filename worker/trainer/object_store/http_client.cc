@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -66,7 +67,8 @@ bool MayPass(CURLcode code) {
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
     case CURLE_AGAIN:
-    case CURLE_WRITE_ERROR:  // More bytes than were asked for.
+    case CURLE_ABORTED_BY_CALLBACK:  // Whoever asked knows whether there is to be another try.
+    case CURLE_WRITE_ERROR:          // More bytes than were asked for.
       return true;
     default:
       return false;
@@ -101,10 +103,10 @@ class HttpClient::Connection {
   Connection& operator=(const Connection&) = delete;
 
   StoreAnswer Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
-                  const std::atomic<bool>& stopping) {
+                  absl::FunctionRef<bool()> is_over) {
     out_ = out;
     limit_ = limit;
-    stopping_ = &stopping;
+    is_over_.emplace(is_over);
     if (curl_ == nullptr) {
       answer_ = StoreAnswer();
       answer_.problem = "libcurl has no memory for a connection";
@@ -253,7 +255,7 @@ class HttpClient::Connection {
 
   static int OnProgress(void* self, curl_off_t /*to_load*/, curl_off_t /*loaded*/,
                         curl_off_t /*to_send*/, curl_off_t /*sent*/) {
-    return static_cast<Connection*>(self)->stopping_->load() ? 1 : 0;
+    return (*static_cast<Connection*>(self)->is_over_)() ? 1 : 0;
   }
 
   CURL* const curl_;
@@ -265,7 +267,7 @@ class HttpClient::Connection {
   bool headers_end_ = false;  // All of the answer have arrived.
   absl::Span<char> out_;
   absl::Duration limit_;
-  const std::atomic<bool>* stopping_ = nullptr;
+  std::optional<absl::FunctionRef<bool()>> is_over_;  // Of the transfer under way.
 };
 
 HttpClient::HttpClient(std::string ca_file) : ca_file_(Authorities(std::move(ca_file))) {
@@ -283,9 +285,9 @@ std::unique_ptr<HttpClient::Connection> HttpClient::Take() {
 }
 
 StoreAnswer HttpClient::Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
-                            const std::atomic<bool>& stopping) {
+                            absl::FunctionRef<bool()> is_over) {
   std::unique_ptr<Connection> connection = Take();
-  StoreAnswer answer = connection->Get(request, out, limit, stopping);
+  StoreAnswer answer = connection->Get(request, out, limit, is_over);
   const absl::MutexLock lock(&mutex_);
   idle_.push_back(std::move(connection));
   return answer;

@@ -67,8 +67,11 @@ class ObjectFile : public RangeSource {
   // Asks for bytes from `first` on, again and again if need be. `version` null: of any version.
   absl::Status Request(uint64_t first, const ObjectVersion* version, absl::Span<char> out,
                        StoreAnswer* answer) const;
-  // False: the object is closed meanwhile.
-  bool Wait(absl::Duration delay) const;
+  // Whether reads are to end: the object is closed, or they are interrupted.
+  bool IsOver() const;
+  absl::Status Cancelled() const;
+  // Returns earlier when reads are to end.
+  void Wait(absl::Duration delay) const;
 
   const std::shared_ptr<ObjectStore> store_;
   const std::string name_;
