@@ -14,7 +14,7 @@
 #include "proto/job.grpc.pb.h"
 #include "tests/integration/process.h"
 #include "tests/integration/test_cluster.h"
-#include "worker/trainer/object_store/testing/store_server.h"
+#include "worker/trainer/object_store/testing/object_server.h"
 
 namespace paceline {
 namespace {
@@ -79,7 +79,7 @@ std::string BytesOf(const std::string& path) {
 }
 
 TEST(JobTest, TrainsOnObjectsOfAStoreWhereANodeAllowsThem) {
-  StoreServer store;
+  ObjectServer store;
   TestNetwork network;
   network.objects = [&store](int w) {
     return w == 1 ? std::vector<std::string>{store.url() + "/data/"} : std::vector<std::string>();
@@ -104,7 +104,7 @@ TEST(JobTest, TrainsOnObjectsOfAStoreWhereANodeAllowsThem) {
   EXPECT_EQ(refused.restarts(), 0);
   EXPECT_THAT(refused.failure().exit().message(),
               HasSubstr("jobs may read objects below " + store.url() + "/data/ on this node"));
-  for (const StoreServer::Request& request : store.requests()) {
+  for (const ObjectServer::Request& request : store.requests()) {
     EXPECT_THAT(request.path, StartsWith("/data/"));
   }
 }

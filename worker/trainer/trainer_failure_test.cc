@@ -2,15 +2,21 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/image_shard/image_shard.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/object_store/testing/object_server.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/trainer_test.h"
 
@@ -181,6 +187,40 @@ TEST_F(TrainerFailureTest, StopEndsTrainingAtTheNextStepWithoutFailure) {
     ASSERT_TRUE(daemon->HasLastWords(rank));
     EXPECT_FALSE(daemon->LastWords(rank).has_error());
   }
+}
+
+// The rank would ask again for two minutes, and then fail.
+TEST_F(TrainerFailureTest, StopEndsTrainingThatWaitsForAnObjectOfAStoreThatIsAway) {
+  constexpr uint32_t kSide = 64;
+  constexpr uint32_t kImages = 2048;  // With their labels, a little more than two blocks of 4 MiB.
+  const std::string shard = directory_ + "/large.shard";
+  ASSERT_TRUE(WriteImageShard(shard, {1, kSide, kSide, 10}, std::vector<uint32_t>(kImages, 1),
+                              std::vector<uint8_t>(kImages * kSide * kSide, 7))
+                  .ok());
+  std::ifstream file(shard, std::ios::binary);
+  ObjectServer server;
+  server.Put("/large", std::string(std::istreambuf_iterator<char>(file), {}));
+  server.SetFault([](const ObjectServer::Request& request, int) -> std::optional<std::string> {
+    const auto range = request.headers.find("range");
+    const bool is_first =
+        range != request.headers.end() && absl::StartsWith(range->second, "bytes=0-");
+    if (is_first) return std::nullopt;
+    return ObjectServer::Error("503 Slow Down");
+  });
+  object_stores_.add_allowed(server.url());
+  object_stores_.set_cache_directory(directory_ + "/objects");
+  object_stores_.set_cache_bytes(64 << 20);
+  v1::JobSpec spec = Spec(1, absl::StrCat(kForever, "data { order: SEQUENTIAL }"));
+  spec.mutable_data()->set_train(server.url() + "/large");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  // Of the first block there are 1021 images, four for each step.
+  WaitForSteps(*daemon, 1, 255);
+  daemon->Signal(0, SIGTERM);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  ASSERT_TRUE(daemon->HasLastWords(0));
+  EXPECT_FALSE(daemon->LastWords(0).has_error());
 }
 
 TEST_F(TrainerFailureTest, StopBeforeTheRendezvousEndsTheProcessAtOnce) {

@@ -52,6 +52,7 @@ class BatchLoader::Ring {
       const absl::MutexLock lock(&mutex_);
       stopping_ = true;
     }
+    const ReadInterrupt::Scope interrupts(options_.interrupt);
     for (std::thread& thread : threads_) thread.join();
   }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/object_store/read_interrupt.h"
 
 namespace paceline {
 
@@ -29,15 +30,18 @@ class BatchLoader {
     int threads = 1;           // 0: Next reads itself.
     int batches_ahead = 2;     // At least 1; fetched by threads.
     c10::Device device = c10::kCPU;
+    // Of reads of the dataset: set while this ends, so that no store is waited for. Null: there is
+    // none.
+    ReadInterrupt* interrupt = nullptr;
   };
 
-  // Starts the threads. `dataset` must outlive this.
+  // Starts the threads. `dataset` and the interrupt must outlive this.
   BatchLoader(const Dataset& dataset, const Options& options);
   ~BatchLoader();
 
   // Returns the next batch, on the device; with sampler.drop_last false it may have no samples. Its
   // tensors belong to the loader and are valid until the next call; on a GPU, for all work enqueued
-  // on the current stream before that call. DataLoss as for Dataset::Read, also in all later calls.
+  // on the current stream before that call. Errors as for Dataset::Read, also in all later calls.
   absl::StatusOr<Batch> Next();
 
   // The position from which another loader would continue with the next batch.

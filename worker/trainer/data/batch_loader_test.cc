@@ -251,6 +251,23 @@ TEST(BatchLoaderTest, EndsWhileThreadsReadAndWait) {
   }
 }
 
+// As of a store that is away.
+TEST(BatchLoaderTest, ItsEndInterruptsReadsThatWait) {
+  ReadInterrupt interrupt;
+  NumberDataset dataset;
+  dataset.before_read = [&interrupt](absl::Span<const int64_t>) {
+    while (!interrupt.is_set()) absl::SleepFor(absl::Milliseconds(1));
+  };
+  BatchLoader::Options options = Options(/*threads=*/3);
+  options.interrupt = &interrupt;
+  {
+    BatchLoader loader(dataset, options);
+    WaitForReads(dataset, 3);
+    EXPECT_FALSE(interrupt.is_set());
+  }
+  EXPECT_FALSE(interrupt.is_set());
+}
+
 TEST(BatchLoaderTest, WaitsForASlowReader) {
   NumberDataset dataset;
   absl::Notification may_read;

@@ -28,10 +28,14 @@ absl::Status Invalid(absl::string_view key, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", what));
 }
 
-// A store that does not answer is no error of the job's.
+// A store that does not answer is no error of the job's, nor is too little memory, nor an
+// interrupt.
 absl::Status Failed(absl::string_view key, const absl::Status& status) {
-  if (!absl::IsDeadlineExceeded(status)) return Invalid(key, status.message());
-  return absl::DeadlineExceededError(absl::StrCat(key, ": ", status.message()));
+  if (!absl::IsDeadlineExceeded(status) && !absl::IsResourceExhausted(status) &&
+      !absl::IsCancelled(status)) {
+    return Invalid(key, status.message());
+  }
+  return absl::Status(status.code(), absl::StrCat(key, ": ", status.message()));
 }
 
 std::string FirstBytes(const std::string& path) {
@@ -135,8 +139,9 @@ void WarnOfSmallCache(absl::string_view key, const RangeSource& file, uint64_t b
 absl::StatusOr<std::unique_ptr<Dataset>> DatasetOpener::OpenObject(absl::string_view key,
                                                                    const std::string& url) {
   if (store_ == nullptr) {
-    absl::StatusOr<std::shared_ptr<ObjectStore>> store =
-        ObjectStore::Open(OptionsOf(config_.object_stores));
+    ObjectStore::Options options = OptionsOf(config_.object_stores);
+    options.interrupt = interrupt_;
+    absl::StatusOr<std::shared_ptr<ObjectStore>> store = ObjectStore::Open(std::move(options));
     if (!store.ok()) return Failed(key, store.status());
     store_ = *std::move(store);
   }

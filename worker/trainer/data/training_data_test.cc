@@ -18,7 +18,7 @@
 #include "common/token_file/token_file_writer.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/data/batch_loader.h"
-#include "worker/trainer/object_store/testing/store_server.h"
+#include "worker/trainer/object_store/testing/object_server.h"
 
 namespace paceline {
 namespace {
@@ -174,7 +174,7 @@ std::string BytesOf(const std::string& path) {
   return bytes.str();
 }
 
-DataConfig StoreConfig(const StoreServer& server, const std::string& name) {
+DataConfig StoreConfig(const ObjectServer& server, const std::string& name) {
   DataConfig config;
   config.sequence_length = 4;
   config.object_stores.allowed = {server.url()};
@@ -184,7 +184,7 @@ DataConfig StoreConfig(const StoreServer& server, const std::string& name) {
 }
 
 TEST(ObjectDataTest, SamplesOfObjectsAreThoseOfTheFiles) {
-  StoreServer server;
+  ObjectServer server;
   server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
   DataConfig config = StoreConfig(server, "cache-tokens");
   config.sources = {{server.url() + "/a", 0, TokenFile::Open(Path("a"))->hash()},
@@ -206,7 +206,7 @@ TEST(ObjectDataTest, SamplesOfObjectsAreThoseOfTheFiles) {
 }
 
 TEST(ObjectDataTest, FiguresAreOfAllObjectsThatAreOpen) {
-  StoreServer server;
+  ObjectServer server;
   const std::string bytes = BytesOf(MakeTokens("a", 0, 13));
   server.Put("/a", bytes);
   server.Put("/b", bytes);
@@ -223,8 +223,22 @@ TEST(ObjectDataTest, FiguresAreOfAllObjectsThatAreOpen) {
   EXPECT_EQ(opener.objects()->waited_reads, 2);
 }
 
+TEST(ObjectDataTest, AnInterruptEndsOpeningAndIsNoErrorOfTheJobs) {
+  ObjectServer server;
+  server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
+  const DataConfig config = StoreConfig(server, "cache-interrupt");
+  DatasetOpener opener(config);
+  {
+    const ReadInterrupt::Scope scope(&opener.read_interrupt());
+    const absl::Status status = opener.Open("data.train", server.url() + "/a").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "data.train: ")) << status;
+  }
+  EXPECT_TRUE(opener.Open("data.train", server.url() + "/a").ok());
+}
+
 TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
-  StoreServer server;
+  ObjectServer server;
   ASSERT_TRUE(WriteImageShard(Path("images"), {1, 1, 2, 9}, {8, 3}, {0, 255, 255, 0}).ok());
   server.Put("/images", BytesOf(Path("images")));
   DataConfig config = StoreConfig(server, "cache-images");
@@ -243,7 +257,7 @@ TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
 
 // Each alone has room.
 TEST(ObjectDataTest, ObjectsThatTogetherExceedTheCacheAreTold) {
-  StoreServer server;
+  ObjectServer server;
   DataConfig config = StoreConfig(server, "cache-small");
   for (const char* const name : {"a", "b", "c"}) {
     const std::string bytes = BytesOf(MakeTokens(name, 0, 13));
@@ -262,7 +276,7 @@ TEST(ObjectDataTest, ObjectsThatTogetherExceedTheCacheAreTold) {
 }
 
 TEST(ObjectDataTest, AnotherObjectThanTheJobsIsRefused) {
-  StoreServer server;
+  ObjectServer server;
   server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
   DataConfig config = StoreConfig(server, "cache-other");
   config.train = server.url() + "/a";

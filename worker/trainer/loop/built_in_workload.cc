@@ -146,6 +146,7 @@ BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,
   options.threads = config_.data.prefetch_threads;
   options.batches_ahead = config_.data.prefetch_batches;
   options.device = model_->device();
+  options.interrupt = &opener_.read_interrupt();
   return options;
 }
 

@@ -7,8 +7,10 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -45,7 +47,7 @@ class BuiltInWorkload : public Workload {
   absl::Status Open(at::Device device);
 
   // Makes the passes and the update of the step that `order` asks for. DataLoss: the data could not
-  // be read.
+  // be read; Cancelled: its read was interrupted.
   absl::Status MakeStep(const StepOrder& order, LocalStep& step);
 
   // Scores this rank's share of the evaluation data: every world_size-th sample, so that each
@@ -65,6 +67,9 @@ class BuiltInWorkload : public Workload {
   }
   bool evaluates() const override { return eval_data_ != nullptr; }
   std::optional<ObjectFigures> objects() const override { return opener_.objects(); }
+  void SetReadInterrupt(std::function<bool()> condition) override {
+    opener_.read_interrupt().SetCondition(std::move(condition));
+  }
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return loader_->position(); }
   int ActiveRanks(const Member& member) const override;

@@ -83,6 +83,7 @@ void TrainerRun::Load(Workload& workload) {
     if (session_.groups != nullptr) session_.groups->Abort();
     if (session_.hand_over != nullptr) session_.hand_over->Abort();
   });
+  workload.SetReadInterrupt([this] { return is_interrupted(); });
   MakeCopies();
   // Before it is ready: whoever is, has said what it knows.
   session_.conductor->SetLoaded(std::max<int64_t>(session_.state.position.step, 0));
@@ -403,6 +404,10 @@ std::optional<TrainerRun::Failure> TrainerRun::Guard(const std::function<absl::S
   try {
     const absl::Status status = part();
     if (status.ok()) return std::nullopt;
+    // A read of data that waited for its store.
+    if (absl::IsCancelled(status) && session_.conductor.has_value() && is_interrupted()) {
+      return Failure{absl::UnavailableError(status.message()), /*collective=*/true};
+    }
     return Failure{status};
   } catch (const CollectiveError& error) {
     return Failure{absl::UnavailableError(error.what()), /*collective=*/true};

@@ -135,6 +135,9 @@ class TrainerRun {
   // may follow from that, as autograd and a caller's language give those of collectives other
   // types.
   bool lost_collectives() const;
+  // Whether what this rank does outside of collectives is to be cut off: the generation is over, or
+  // the training was stopped. Any thread. Requires: the conductor is there.
+  bool is_interrupted() const { return session_.conductor->is_over() || control_.stop_requested(); }
   // Turns torch's exceptions into the codes that Control::Finish names. Nothing: the part is done.
   std::optional<Failure> Guard(const std::function<absl::Status()>& part);
   absl::Status OutOfMemory(absl::string_view message);

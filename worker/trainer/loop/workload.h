@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -71,6 +72,10 @@ class Workload {
   virtual bool evaluates() const = 0;
   // Of its reads of objects of stores. Unset: it reads none.
   virtual std::optional<ObjectFigures> objects() const { return std::nullopt; }
+
+  // Reads of data that wait for a store, and later ones, end with Cancelled while `condition`
+  // holds. It is called on any thread.
+  virtual void SetReadInterrupt(std::function<bool()> /*condition*/) {}
 
   // Takes batches of this member from `position` on. Does nothing if that is already so.
   virtual void OpenData(const Member& member, const DataPosition& position) = 0;

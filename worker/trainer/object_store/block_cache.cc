@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "absl/time/clock.h"
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
+#include "common/log.h"
 
 namespace paceline {
 namespace {
@@ -35,6 +37,9 @@ constexpr absl::Duration kLockPoll = absl::Milliseconds(2);
 constexpr time_t kTouchSeconds = 5;
 // When room is needed, so much more of the limit is freed, so that the blocks are seldom listed.
 constexpr int64_t kSpareShare = 16;
+// Of the disk so much is left for checkpoints, logs and others, but no more than that.
+constexpr int64_t kReserveShare = 20;
+constexpr int64_t kMostReserve = int64_t{1} << 30;
 
 absl::Status Failed(absl::string_view what, const std::string& path) {
   const int error = errno;
@@ -145,6 +150,21 @@ bool IsLeftBehind(const std::string& path) {
   return file.fd() >= 0 && ::flock(file.fd(), LOCK_EX | LOCK_NB) == 0;
 }
 
+// Creates and locks a file of this size. Returns its descriptor.
+absl::StatusOr<int> CreateLocked(const std::string& path, int64_t bytes) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return Failed("cannot create", path);
+  // The space is taken now, so that others who list the files count it, and a full disk is noticed.
+  const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  const bool there = locked && (::fallocate(fd, 0, 0, bytes) == 0 ||
+                                (errno == EOPNOTSUPP && ::ftruncate(fd, bytes) == 0));
+  if (there) return fd;
+  const absl::Status status = Failed("cannot reserve space for", path);
+  ::unlink(path.c_str());
+  ::close(fd);
+  return status;
+}
+
 // Gives a temporary file another name in each call.
 std::string TemporaryName(const BlockName& name) {
   static std::atomic<int64_t> count{0};
@@ -152,6 +172,14 @@ std::string TemporaryName(const BlockName& name) {
 }
 
 }  // namespace
+
+std::optional<DiskSpace> OwnDiskSpace(const std::string& directory) {
+  struct statvfs found;
+  if (::statvfs(directory.c_str(), &found) != 0) return std::nullopt;
+  const auto unit = static_cast<int64_t>(found.f_frsize);
+  return DiskSpace{static_cast<int64_t>(found.f_blocks) * unit,
+                   static_cast<int64_t>(found.f_bavail) * unit};
+}
 
 std::string BlockName::Text() const { return absl::StrCat(object, ".", number); }
 
@@ -162,9 +190,10 @@ BlockCache::Turn::~Turn() {
 }
 
 absl::StatusOr<std::unique_ptr<BlockCache>> BlockCache::Open(const std::string& directory,
-                                                             int64_t most_bytes) {
+                                                             int64_t most_bytes,
+                                                             DiskSpaceOf disk_space) {
   PACELINE_RETURN_IF_ERROR(CheckDirectory(directory));
-  auto cache = absl::WrapUnique(new BlockCache(directory, most_bytes));
+  auto cache = absl::WrapUnique(new BlockCache(directory, most_bytes, std::move(disk_space)));
   PACELINE_RETURN_IF_ERROR(CheckDirectory(cache->BlocksDir()));
   for (const char* const name : {"/lock", "/turns"}) {
     const std::string path = directory + name;
@@ -175,8 +204,9 @@ absl::StatusOr<std::unique_ptr<BlockCache>> BlockCache::Open(const std::string& 
     }
   }
   const absl::Status counted = cache->Count();
-  // Who cannot lock it now may do so later, and keeps no blocks until then.
-  if (!counted.ok() && !absl::IsDeadlineExceeded(counted)) {
+  // Who cannot lock it now, or finds the disk full, may fare better later, and keeps no blocks
+  // until then.
+  if (!counted.ok() && !absl::IsDeadlineExceeded(counted) && !absl::IsResourceExhausted(counted)) {
     return Unusable(directory, absl::StrCat("cannot be counted: ", counted.message()));
   }
   return cache;
@@ -199,10 +229,7 @@ bool BlockCache::Read(const BlockName& name, size_t block_bytes, size_t begin,
     ::unlink(path.c_str());
     return false;
   }
-  if (!verified) {
-    const absl::MutexLock lock(&mutex_);
-    verified_.insert(text);
-  }
+  if (!verified) SetVerified(text, found.st_size);
   const time_t age = ::time(nullptr) - found.st_mtim.tv_sec;
   if (age > kTouchSeconds || age < -kTouchSeconds) {
     // The file's time of change says when it was read. It matters little if that cannot be set.
@@ -212,7 +239,7 @@ bool BlockCache::Read(const BlockName& name, size_t block_bytes, size_t begin,
 }
 
 BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration patience,
-                                      const std::atomic<bool>& stopping) const {
+                                      absl::FunctionRef<bool()> is_over) const {
   const std::string path = directory_ + "/turns";
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   Turn turn(fd);
@@ -226,18 +253,24 @@ BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration pati
   absl::Duration waited = absl::ZeroDuration();
   // Locks of the open file, so that threads of one process exclude each other, too.
   while (::fcntl(fd, F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES) &&
-         waited < patience && !stopping) {
+         waited < patience && !is_over()) {
     absl::SleepFor(kTurnPoll);
     waited += kTurnPoll;
   }
   return turn;
 }
 
+int64_t BlockCache::MissingOnDisk(int64_t bytes) const {
+  const std::optional<DiskSpace> disk = disk_space_(directory_);
+  if (!disk.has_value()) return 0;  // Creating the file tells.
+  return std::min(disk->total / kReserveShare, kMostReserve) + bytes - disk->available;
+}
+
 absl::Status BlockCache::Count() {
   const std::string path = directory_ + "/lock";
   PACELINE_ASSIGN_OR_RETURN(const int locked_fd, OpenLocked(path));
   const OpenFile lock(locked_fd);
-  const int64_t sum = MakeRoom(0);
+  const int64_t sum = MakeRoom(0, MissingOnDisk(0));
   if (::pwrite(lock.fd(), &sum, sizeof(sum), 0) != sizeof(sum)) return Failed("cannot write", path);
   return absl::OkStatus();
 }
@@ -250,28 +283,35 @@ absl::StatusOr<int> BlockCache::Reserve(const std::string& temporary, int64_t by
   const bool known = ::pread(lock.fd(), &sum, sizeof(sum), 0) == sizeof(sum) && sum >= 0;
   const bool fits = bytes <= most_bytes_;
   const int64_t room = most_bytes_ - bytes;
-  if (!known || (fits && sum > room)) sum = MakeRoom(fits ? bytes : 0);
+  int64_t missing = fits ? MissingOnDisk(bytes) : 0;
+  if (!known || (fits && sum > room) || missing > 0) sum = MakeRoom(fits ? bytes : 0, missing);
   if (sum > room) {
     return absl::ResourceExhaustedError(absl::StrCat("the cache of objects, ", directory_,
                                                      ", has no room for ", bytes,
                                                      " bytes within its limit of ", most_bytes_));
   }
-  sum += bytes;
-  if (::pwrite(lock.fd(), &sum, sizeof(sum), 0) != sizeof(sum)) return Failed("cannot write", path);
-  const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return Failed("cannot create", temporary);
-  // The space is taken now, so that others who list the files count it, and a full disk is noticed.
-  const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
-  const bool there = locked && (::fallocate(fd, 0, 0, bytes) == 0 ||
-                                (errno == EOPNOTSUPP && ::ftruncate(fd, bytes) == 0));
-  if (there) return fd;
-  const absl::Status status = Failed("cannot reserve space for", temporary);
-  ::unlink(temporary.c_str());
-  ::close(fd);
-  return status;
+  if (missing > 0) missing = MissingOnDisk(bytes);
+  if (missing > 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the disk of the cache of objects, ", directory_, ", has no room for ", bytes,
+                     " bytes beside what is left free on it for others: it lacks ", missing));
+  }
+  const auto create = [&]() -> absl::StatusOr<int> {
+    sum += bytes;
+    if (::pwrite(lock.fd(), &sum, sizeof(sum), 0) != sizeof(sum)) {
+      return Failed("cannot write", path);
+    }
+    return CreateLocked(temporary, bytes);
+  };
+  absl::StatusOr<int> fd = create();
+  if (!absl::IsResourceExhausted(fd.status())) return fd;
+  // Others have taken the room meanwhile, or a quota is what is full.
+  sum = MakeRoom(bytes, bytes);
+  if (sum > room) return fd;
+  return create();
 }
 
-int64_t BlockCache::MakeRoom(int64_t bytes) const {
+int64_t BlockCache::MakeRoom(int64_t bytes, int64_t missing) {
   std::vector<KeptBlock> blocks;
   int64_t sum = 0;
   const time_t now = ::time(nullptr);
@@ -290,11 +330,20 @@ int64_t BlockCache::MakeRoom(int64_t bytes) const {
     blocks.push_back({is_to_come ? 0 : found.st_mtim.tv_sec, path, found.st_size});
   }
   if (error) return most_bytes_;  // Nothing is known, so nothing is added.
-  if (sum + bytes <= most_bytes_) return sum;
+  const int64_t most = std::min(most_bytes_ - bytes, sum - std::max(missing, int64_t{0}));
+  if (sum <= most) return sum;
   std::sort(blocks.begin(), blocks.end(), [](const KeptBlock& a, const KeptBlock& b) {
     return std::tie(a.read_s, a.path) < std::tie(b.read_s, b.path);
   });
-  const int64_t wanted = most_bytes_ - bytes - most_bytes_ / kSpareShare;
+  if (missing > 0 && !blocks.empty() && !has_told_of_disk_.exchange(true)) {
+    PACELINE_LOG(WARNING)
+        << "object_cache_disk_full directory=" << directory_ << " bytes_kept=" << sum
+        << " bytes_missing=" << missing
+        << " reason=\"the disk has too little room for what others write on it\""
+           ", blocks that were read longest ago go; free room, or give the worker "
+           "fewer --object-cache-bytes";
+  }
+  const int64_t wanted = most - std::min(most_bytes_, sum) / kSpareShare;
   for (const KeptBlock& block : blocks) {
     if (sum <= wanted) break;
     if (::unlink(block.path.c_str()) == 0) sum -= block.bytes;
@@ -316,9 +365,18 @@ absl::Status BlockCache::Keep(const BlockName& name, absl::string_view bytes) {
     ::unlink(temporary.c_str());
     return status;
   }
-  const absl::MutexLock lock(&mutex_);
-  verified_.insert(name.Text());
+  SetVerified(name.Text(), static_cast<int64_t>(bytes.size() + kChecksumBytes));
   return absl::OkStatus();
+}
+
+void BlockCache::SetVerified(const std::string& text, int64_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  if (!verified_.insert(text).second) return;
+  verified_bytes_ += bytes;
+  if (verified_bytes_ / 2 <= most_bytes_) return;
+  verified_.clear();
+  verified_.insert(text);
+  verified_bytes_ = bytes;
 }
 
 }  // namespace paceline

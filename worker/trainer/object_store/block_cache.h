@@ -6,9 +6,10 @@
 //   <directory>/blocks/.<…>.<pid>     is being written by whoever has it locked
 //
 // A block is complete or not there: it is renamed into place, and one whose size or checksum is not
-// right, as after a loss of power, is removed. All files together never exceed the limit: room is
-// reserved before it is written. Blocks that were not read for the longest time go first. What a
-// process that was killed has left behind is removed when room is needed.
+// right, as after a loss of power, is removed. All files together never exceed the limit, nor take
+// what others need of the disk: room is reserved before it is written. Blocks that were not read
+// for the longest time go first. What a process that was killed has left behind is removed when
+// room is needed.
 //
 // Thread-safe, also among processes.
 #ifndef WORKER_TRAINER_OBJECT_STORE_BLOCK_CACHE_H_
@@ -17,12 +18,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -39,6 +43,18 @@ struct BlockName {
 
   std::string Text() const;
 };
+
+// Of the file system that has a directory, in bytes.
+struct DiskSpace {
+  int64_t total = 0;
+  int64_t available = 0;  // To this process.
+};
+
+// Returns the disk space where `directory` is; nothing: it is not known.
+using DiskSpaceOf = std::function<std::optional<DiskSpace>(const std::string& directory)>;
+
+// As the system says it.
+std::optional<DiskSpace> OwnDiskSpace(const std::string& directory);
 
 class BlockCache {
  public:
@@ -59,42 +75,57 @@ class BlockCache {
   // FailedPrecondition, with what to do, when it cannot be used, or belongs to another user or is
   // open to others, who could change what is trained on.
   static absl::StatusOr<std::unique_ptr<BlockCache>> Open(const std::string& directory,
-                                                          int64_t most_bytes);
+                                                          int64_t most_bytes,
+                                                          DiskSpaceOf disk_space = OwnDiskSpace);
 
   // Reads bytes from `begin` on of a block that has `block_bytes`. False: it is not here.
   bool Read(const BlockName& name, size_t block_bytes, size_t begin, absl::Span<char> out);
 
-  // Waits for up to `patience`, or until `stopping`, while somebody else fetches this block.
+  // Waits for up to `patience`, or until `is_over` returns true, while somebody else fetches this
+  // block.
   Turn WaitTurn(const BlockName& name, absl::Duration patience,
-                const std::atomic<bool>& stopping) const;
+                absl::FunctionRef<bool()> is_over) const;
 
-  // Keeps a block. ResourceExhausted when the disk, or the limit beside what others write, has no
-  // room for it; DeadlineExceeded when a process that is stopped has the cache locked; other errors
-  // of files as they are. The cache stays usable.
+  // Keeps a block, for which others go if the limit or the disk has no room beside them. The disk
+  // has none when less than 5 % of it, or 1 GiB if that is less, would be left; the log says once
+  // that blocks went for that. ResourceExhausted when there is no room all the same;
+  // DeadlineExceeded when a process that is stopped has the cache locked; other errors of files as
+  // they are. The cache stays usable.
   absl::Status Keep(const BlockName& name, absl::string_view bytes);
 
   int64_t most_bytes() const { return most_bytes_; }
 
  private:
-  BlockCache(std::string directory, int64_t most_bytes)
-      : directory_(std::move(directory)), most_bytes_(most_bytes) {}
+  BlockCache(std::string directory, int64_t most_bytes, DiskSpaceOf disk_space)
+      : directory_(std::move(directory)),
+        most_bytes_(most_bytes),
+        disk_space_(std::move(disk_space)) {}
 
   std::string BlocksDir() const { return directory_ + "/blocks"; }
+  // How many bytes the disk lacks for `bytes` more beside its reserve; at most 0: it has room.
+  int64_t MissingOnDisk(int64_t bytes) const;
   // Writes the sum of what is there, which is not known after a loss of power or under a lower
   // limit.
   absl::Status Count();
   // Opens and locks a new file of `bytes` under `temporary`, for which there is room. Returns its
   // descriptor.
   absl::StatusOr<int> Reserve(const std::string& temporary, int64_t bytes);
-  // Removes blocks until `bytes` more fit; returns the sum of what is left.
-  int64_t MakeRoom(int64_t bytes) const;
+  // Removes blocks until `bytes` more fit below the limit, and the disk has `missing` bytes more.
+  // Returns the sum of what is left. Requires: the cache is locked.
+  int64_t MakeRoom(int64_t bytes, int64_t missing);
+  // This process has compared the block's checksum, or made it. `bytes`: of the block's file.
+  void SetVerified(const std::string& text, int64_t bytes);
 
   const std::string directory_;
   const int64_t most_bytes_;
+  const DiskSpaceOf disk_space_;
+  std::atomic<bool> has_told_of_disk_{false};
 
   absl::Mutex mutex_;
-  // Blocks whose checksums this process has compared, or made.
+  // Blocks whose checksums this process has compared, or made, and the sum of their files' bytes.
+  // It is at most twice the limit: beyond, all are forgotten.
   absl::flat_hash_set<std::string> verified_ ABSL_GUARDED_BY(mutex_);
+  int64_t verified_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace paceline

@@ -14,6 +14,8 @@
 #include <fstream>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,9 +35,15 @@ std::string NewDirectory() {
   return name + "/objects";
 }
 
-std::unique_ptr<BlockCache> Open(const std::string& directory, int64_t blocks) {
+// On a disk that has room for all.
+std::optional<DiskSpace> LargeDisk(const std::string& /*directory*/) {
+  return DiskSpace{int64_t{1} << 40, int64_t{1} << 40};
+}
+
+std::unique_ptr<BlockCache> Open(const std::string& directory, int64_t blocks,
+                                 const DiskSpaceOf& disk_space = LargeDisk) {
   absl::StatusOr<std::unique_ptr<BlockCache>> cache =
-      BlockCache::Open(directory, blocks * kKeptBytes);
+      BlockCache::Open(directory, blocks * kKeptBytes, disk_space);
   EXPECT_TRUE(cache.ok()) << cache.status();
   return *std::move(cache);
 }
@@ -186,6 +194,96 @@ TEST(BlockCacheTest, ABlockLargerThanTheLimitIsNotKept) {
   EXPECT_LE(BytesIn(directory), 2 * kKeptBytes);
 }
 
+// A disk on which others write, too. One twentieth of it, two blocks, is to stay free.
+struct SmallDisk {
+  static constexpr int64_t kTotal = 40 * kKeptBytes;
+  static constexpr int64_t kReserve = 2 * kKeptBytes;
+
+  int64_t available() const { return kTotal - others - BytesIn(directory); }
+  DiskSpaceOf space() const {
+    return [this](const std::string&) { return DiskSpace{kTotal, available()}; };
+  }
+
+  const std::string directory = NewDirectory();
+  int64_t others = 0;  // Bytes of others.
+};
+
+TEST(BlockCacheTest, OldestBlocksGoBeforeTheDiskIsFull) {
+  SmallDisk disk;
+  disk.others = 20 * kKeptBytes;
+  const std::unique_ptr<BlockCache> cache = Open(disk.directory, 100, disk.space());
+  ::testing::internal::CaptureStderr();
+  for (int64_t number = 0; number < 60; ++number) {
+    Keep(*cache, number);
+    SetReadTime(disk.directory, number, 1000 + number);
+    EXPECT_GE(disk.available(), SmallDisk::kReserve) << number;
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const size_t first = said.find("object_cache_disk_full directory=" + disk.directory);
+  ASSERT_NE(first, said.npos) << said;
+  EXPECT_EQ(said.find("object_cache_disk_full", first + 1), said.npos) << "is said once";
+  // Of the newest, nearly as many as there is room for.
+  for (int64_t number = 0; number < 40; ++number) EXPECT_FALSE(Has(*cache, number)) << number;
+  for (int64_t number = 45; number < 60; ++number) EXPECT_TRUE(Has(*cache, number)) << number;
+}
+
+TEST(BlockCacheTest, WhateverOthersWriteTheReserveStaysFreeOrNothingIsKept) {
+  SmallDisk disk;
+  const std::unique_ptr<BlockCache> cache = Open(disk.directory, 30, disk.space());
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int64_t number = 0; number < 500; ++number) {
+    const int64_t most = SmallDisk::kTotal - BytesIn(disk.directory);
+    disk.others = std::uniform_int_distribution<int64_t>(number % 2 == 0 ? 0 : most, most)(random);
+    const absl::Status status = cache->Keep(Name(number), Bytes(number));
+    EXPECT_LE(BytesIn(disk.directory), 30 * kKeptBytes);
+    if (status.ok()) {
+      EXPECT_GE(disk.available(), SmallDisk::kReserve);
+      EXPECT_TRUE(Has(*cache, number));
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), disk.directory)) << status;
+    EXPECT_EQ(BytesIn(disk.directory), 0) << "it gave up before its own blocks had gone";
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 500);
+}
+
+TEST(BlockCacheTest, OpeningGivesBackWhatOthersNeed) {
+  SmallDisk disk;
+  const std::unique_ptr<BlockCache> first = Open(disk.directory, 30, disk.space());
+  for (int64_t number = 0; number < 30; ++number) Keep(*first, number);
+  disk.others = disk.available();
+  const std::unique_ptr<BlockCache> second = Open(disk.directory, 30, disk.space());
+  EXPECT_GE(disk.available(), SmallDisk::kReserve);
+  EXPECT_TRUE(BytesIn(disk.directory) > 0);
+}
+
+TEST(BlockCacheTest, OfALargeDiskNoMoreThanAGibibyteIsLeft) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 100, [&](const std::string&) {
+    return DiskSpace{int64_t{1} << 40, (int64_t{1} << 30) + 3 * kKeptBytes - BytesIn(directory)};
+  });
+  for (int64_t number = 0; number < 3; ++number) Keep(*cache, number);
+  EXPECT_EQ(BytesIn(directory), 3 * kKeptBytes);
+  Keep(*cache, 3);
+  EXPECT_LE(BytesIn(directory), 3 * kKeptBytes);
+}
+
+TEST(BlockCacheTest, ADiskOfUnknownSizeIsUsed) {
+  const std::unique_ptr<BlockCache> cache =
+      Open(NewDirectory(), 4, [](const std::string&) { return std::nullopt; });
+  Keep(*cache, 1);
+  EXPECT_TRUE(Has(*cache, 1));
+  const std::optional<DiskSpace> own = OwnDiskSpace(testing::TempDir());
+  ASSERT_TRUE(own.has_value());
+  EXPECT_GT(own->total, 0);
+  EXPECT_LE(own->available, own->total);
+  EXPECT_FALSE(OwnDiskSpace("/nonexistent").has_value());
+}
+
 TEST(BlockCacheTest, DamagedBlocksAreNotThere) {
   const std::string directory = NewDirectory();
   for (const int damage : {0, 1, 2}) {
@@ -200,6 +298,24 @@ TEST(BlockCacheTest, DamagedBlocksAreNotThere) {
     EXPECT_FALSE(Has(*Open(directory, 4), 1)) << damage;
     EXPECT_FALSE(std::filesystem::exists(PathOf(directory, 1))) << damage;
   }
+}
+
+// What a process remembers of the blocks that it has compared is bounded.
+TEST(BlockCacheTest, AfterTwiceTheLimitABlockIsComparedAgain) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  Keep(*cache, 0);
+  std::fstream(PathOf(directory, 0), std::ios::in | std::ios::out | std::ios::binary) << '!';
+  int others = 0;
+  for (std::string out(kBlockBytes, '\0');
+       cache->Read(Name(0), kBlockBytes, 0, absl::MakeSpan(&out[0], out.size())); ++others) {
+    EXPECT_EQ(out[0], '!') << "the block was compared before";
+    ASSERT_LT(others, 100);
+    Keep(*cache, others + 1);
+    SetReadTime(directory, others + 1, 1000 + others);  // So that these go, and block 0 stays.
+  }
+  // Of the blocks that there is room for, twice as many are remembered.
+  EXPECT_EQ(others, 8);
 }
 
 TEST(BlockCacheTest, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
@@ -221,7 +337,7 @@ TEST(BlockCacheTest, ProcessesShareTheLimit) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       absl::StatusOr<std::unique_ptr<BlockCache>> cache =
-          BlockCache::Open(directory, 8 * kKeptBytes);
+          BlockCache::Open(directory, 8 * kKeptBytes, LargeDisk);
       bool good = cache.ok();
       for (int64_t number = 0; good && number < 60; ++number) {
         // The limit may be full of what others are writing.
@@ -246,17 +362,17 @@ TEST(BlockCacheTest, ProcessesShareTheLimit) {
 
 TEST(BlockCacheTest, OneFetchesABlockWhileOthersWait) {
   const std::unique_ptr<BlockCache> cache = Open(NewDirectory(), 4);
-  const std::atomic<bool> stopping{false};
+  const auto never = [] { return false; };
   std::atomic<bool> second_has_it{false};
   std::thread second;
   {
-    const BlockCache::Turn turn = cache->WaitTurn(Name(1), absl::Hours(1), stopping);
+    const BlockCache::Turn turn = cache->WaitTurn(Name(1), absl::Hours(1), never);
     second = std::thread([&] {
-      const BlockCache::Turn its = cache->WaitTurn(Name(1), absl::Hours(1), stopping);
+      const BlockCache::Turn its = cache->WaitTurn(Name(1), absl::Hours(1), never);
       second_has_it = true;
     });
     // Who does not want to wait goes on without.
-    const BlockCache::Turn none = cache->WaitTurn(Name(1), absl::ZeroDuration(), stopping);
+    const BlockCache::Turn none = cache->WaitTurn(Name(1), absl::ZeroDuration(), never);
     EXPECT_FALSE(second_has_it);
   }
   second.join();

@@ -1,7 +1,10 @@
 #include "worker/trainer/object_store/fetch_pool.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+
+#include "common/log.h"
 
 namespace paceline {
 
@@ -19,12 +22,30 @@ FetchPool::~FetchPool() {
 bool FetchPool::Add(const void* owner, std::function<void()> task) {
   const absl::MutexLock lock(&mutex_);
   if (waiting_.size() >= most_) return false;
-  if (threads_.empty()) {
-    for (int i = 0; i < most_threads_; ++i) threads_.emplace_back([this] { Run(); });
-  }
+  if (threads_.empty()) StartThreads();
+  if (threads_.empty()) return false;
   waiting_.push_back({owner, std::move(task)});
   changed_.SignalAll();
   return true;
+}
+
+std::thread FetchPool::StartOwnThread(std::function<void()> run) {
+  return std::thread(std::move(run));
+}
+
+void FetchPool::StartThreads() {
+  try {
+    while (static_cast<int>(threads_.size()) < most_threads_) {
+      threads_.reserve(threads_.size() + 1);  // A thread that has begun must not be dropped.
+      threads_.push_back(start_thread_([this] { Run(); }));
+    }
+  } catch (const std::exception& error) {
+    if (std::exchange(has_warned_, true)) return;
+    PACELINE_LOG(WARNING) << "object_threads_missing threads=" << threads_.size() << " of "
+                          << most_threads_ << " reason=\"" << error.what()
+                          << "\", less is fetched ahead; raise the limit of tasks or memory of the "
+                             "worker's service";
+  }
 }
 
 void FetchPool::Remove(const void* owner) {
@@ -53,7 +74,12 @@ void FetchPool::End(const void* owner) {
 
 void FetchPool::Run() {
   while (std::optional<Task> task = Take()) {
-    task->run();
+    try {
+      task->run();
+    } catch (const std::exception& error) {
+      // Whoever reads what was to be fetched gets the error.
+      PACELINE_LOG(WARNING) << "object_not_fetched_ahead reason=\"" << error.what() << "\"";
+    }
     End(task->owner);
   }
 }

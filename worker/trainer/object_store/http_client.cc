@@ -3,10 +3,13 @@
 #include <curl/curl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -64,7 +67,8 @@ bool MayPass(CURLcode code) {
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM:
     case CURLE_AGAIN:
-    case CURLE_WRITE_ERROR:  // More bytes than were asked for.
+    case CURLE_ABORTED_BY_CALLBACK:  // Whoever asked knows whether there is to be another try.
+    case CURLE_WRITE_ERROR:          // More bytes than were asked for.
       return true;
     default:
       return false;
@@ -98,10 +102,11 @@ class HttpClient::Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
-                  const std::atomic<bool>& stopping) {
+  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
+                  absl::FunctionRef<bool()> is_over) {
     out_ = out;
-    stopping_ = &stopping;
+    limit_ = limit;
+    is_over_.emplace(is_over);
     if (curl_ == nullptr) {
       answer_ = StoreAnswer();
       answer_.problem = "libcurl has no memory for a connection";
@@ -134,6 +139,9 @@ class HttpClient::Connection {
   void SetUp() {
     curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+    // Of 0 libcurl would take that there is none.
+    curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS,
+                     static_cast<long>(std::max(absl::ToInt64Milliseconds(limit_), int64_t{1})));
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, kLeastBytesPerSecond);
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSlowSeconds);
     curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -247,7 +255,7 @@ class HttpClient::Connection {
 
   static int OnProgress(void* self, curl_off_t /*to_load*/, curl_off_t /*loaded*/,
                         curl_off_t /*to_send*/, curl_off_t /*sent*/) {
-    return static_cast<Connection*>(self)->stopping_->load() ? 1 : 0;
+    return (*static_cast<Connection*>(self)->is_over_)() ? 1 : 0;
   }
 
   CURL* const curl_;
@@ -258,7 +266,8 @@ class HttpClient::Connection {
   StoreAnswer answer_;
   bool headers_end_ = false;  // All of the answer have arrived.
   absl::Span<char> out_;
-  const std::atomic<bool>* stopping_ = nullptr;
+  absl::Duration limit_;
+  std::optional<absl::FunctionRef<bool()>> is_over_;  // Of the transfer under way.
 };
 
 HttpClient::HttpClient(std::string ca_file) : ca_file_(Authorities(std::move(ca_file))) {
@@ -275,10 +284,10 @@ std::unique_ptr<HttpClient::Connection> HttpClient::Take() {
   return connection;
 }
 
-StoreAnswer HttpClient::Get(const HttpRequest& request, absl::Span<char> out,
-                            const std::atomic<bool>& stopping) {
+StoreAnswer HttpClient::Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
+                            absl::FunctionRef<bool()> is_over) {
   std::unique_ptr<Connection> connection = Take();
-  StoreAnswer answer = connection->Get(request, out, stopping);
+  StoreAnswer answer = connection->Get(request, out, limit, is_over);
   const absl::MutexLock lock(&mutex_);
   idle_.push_back(std::move(connection));
   return answer;

@@ -2,14 +2,15 @@
 #ifndef WORKER_TRAINER_OBJECT_STORE_HTTP_CLIENT_H_
 #define WORKER_TRAINER_OBJECT_STORE_HTTP_CLIENT_H_
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "worker/trainer/object_store/core/store_answer.h"
 
@@ -36,9 +37,10 @@ class HttpClient {
   ~HttpClient();
 
   // Asks for out.size() bytes, at least 1, from request.first on, and writes them to `out`. Ends
-  // early, with a problem, when `stopping` becomes true: it is looked at once a second.
-  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
-                  const std::atomic<bool>& stopping);
+  // early, with a problem that may pass, when a server has not sent all within `limit`, or when
+  // `is_over` returns true: it is called once a second, and with each part that arrives.
+  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out, absl::Duration limit,
+                  absl::FunctionRef<bool()> is_over);
 
  private:
   class Connection;  // With what it is about to transfer.

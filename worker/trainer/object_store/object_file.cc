@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr size_t kFirstBytes = 64;   // As many as a header has.
 constexpr size_t kRecentBlocks = 4;  // Kept in memory where there is no cache.
 constexpr size_t kIdDigits = 32;
+constexpr double kMib = 1 << 20;
 // Another process of the node that fetches a block may be stopped.
 constexpr absl::Duration kTurnPatience = absl::Seconds(20);
 constexpr absl::Duration kLongestRetryAfter = absl::Seconds(30);
@@ -110,19 +112,21 @@ ObjectFile::Bytes ObjectFile::FindRecent(int64_t block) const {
 
 absl::StatusOr<ObjectFile::Bytes> ObjectFile::Obtain(int64_t block) const {
   std::shared_ptr<Fetching> fetching;
-  {
+  while (true) {
     const absl::MutexLock lock(&mutex_);
     if (Bytes recent = FindRecent(block); recent != nullptr) return recent;
     const auto [entry, is_mine] = fetching_.try_emplace(block);
-    if (is_mine) entry->second = std::make_shared<Fetching>();
-    fetching = entry->second;
-    if (!is_mine) {
-      while (!fetching->is_done) arrived_.Wait(&mutex_);
-      if (!fetching->status.ok()) return fetching->status;
-      return fetching->bytes;
+    if (is_mine) {
+      fetching = entry->second = std::make_shared<Fetching>();
+      break;
     }
+    const std::shared_ptr<const Fetching> others = entry->second;
+    while (!others->is_done) arrived_.Wait(&mutex_);
+    if (others->status.ok()) return others->bytes;
+    // An interrupt that the other one has seen may have passed.
+    if (!absl::IsCancelled(others->status) || IsOver()) return others->status;
   }
-  absl::StatusOr<Bytes> bytes = Fetch(block);
+  absl::StatusOr<Bytes> bytes = FetchWithinMemory(block);
   const absl::MutexLock lock(&mutex_);
   fetching->is_done = true;
   fetching->status = bytes.status();
@@ -132,13 +136,24 @@ absl::StatusOr<ObjectFile::Bytes> ObjectFile::Obtain(int64_t block) const {
   return bytes;
 }
 
+absl::StatusOr<ObjectFile::Bytes> ObjectFile::FetchWithinMemory(int64_t block) const {
+  try {
+    return Fetch(block);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name_, ": out of memory while a block of ", SizeOf(block),
+                     " bytes is fetched; give the trainer more, or prefetch fewer batches "
+                     "(data.prefetch_batches)"));
+  }
+}
+
 absl::StatusOr<ObjectFile::Bytes> ObjectFile::Fetch(int64_t block) const {
   auto bytes = std::make_shared<std::string>(SizeOf(block), '\0');
   const absl::Span<char> out = absl::MakeSpan(&(*bytes)[0], bytes->size());
   BlockCache* const cache = store_->cache();
   std::optional<BlockCache::Turn> turn;
   if (cache != nullptr) {
-    turn.emplace(cache->WaitTurn(NameOf(block), kTurnPatience, stopping_));
+    turn.emplace(cache->WaitTurn(NameOf(block), kTurnPatience, [this] { return IsOver(); }));
     if (cache->Read(NameOf(block), bytes->size(), 0, out)) {
       const absl::MutexLock lock(&mutex_);
       cached_[static_cast<size_t>(block)] = true;
@@ -198,11 +213,19 @@ void ObjectFile::Prefetch(int64_t block) const {
   expected_.erase(block);
 }
 
-bool ObjectFile::Wait(absl::Duration delay) const {
-  for (absl::Duration left = delay; left > absl::ZeroDuration() && !stopping_; left -= kStopPoll) {
+bool ObjectFile::IsOver() const {
+  const ReadInterrupt* const interrupt = store_->options().interrupt.get();
+  return stopping_ || (interrupt != nullptr && interrupt->is_set());
+}
+
+absl::Status ObjectFile::Cancelled() const {
+  return absl::CancelledError(absl::StrCat(name_, ": cut off while it is read"));
+}
+
+void ObjectFile::Wait(absl::Duration delay) const {
+  for (absl::Duration left = delay; left > absl::ZeroDuration() && !IsOver(); left -= kStopPoll) {
     absl::SleepFor(std::min(kStopPoll, left));
   }
-  return !stopping_;
 }
 
 absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, absl::Span<char> out,
@@ -210,14 +233,17 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
   using Verdict = Judgement::Verdict;
   const ObjectStore::Options& options = store_->options();
   const auto make = [&] { return MakeRequest(name_, url_, first, version, options.variables); };
+  const absl::Duration limit =
+      options.try_limit + options.try_limit_per_mib * (static_cast<double>(out.size()) / kMib);
   Backoff backoff(options.backoff, options.seed ^ first);
   const auto began = std::chrono::steady_clock::now();
   for (int tries = 1;; ++tries) {
+    if (IsOver()) return Cancelled();
     *answer = StoreAnswer();
     Judgement judgement;
     const absl::StatusOr<ObjectRequest> request = make();
     if (request.ok()) {
-      *answer = store_->http().Get(request->http, out, stopping_);
+      *answer = store_->http().Get(request->http, out, limit, [this] { return IsOver(); });
       judgement = JudgeAnswer(request->store, *answer, first, out.size(), version, absl::Now());
     } else {
       judgement = {Verdict::kRetryWithCredentials, request.status()};
@@ -226,7 +252,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
       store_->counters().AddFetched(answer->received);
       return absl::OkStatus();
     }
-    if (stopping_) return absl::CancelledError(absl::StrCat(name_, ": closed while it is read"));
+    if (IsOver()) return Cancelled();
     if (judgement.verdict == Verdict::kFail) return judgement.status;
     const bool refused = judgement.verdict == Verdict::kRetryWithCredentials;
     // Once the object is open, they have run out or are just being renewed, which may pass.
@@ -250,7 +276,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
       PACELINE_LOG(WARNING) << "object_read_again reason=\"" << judgement.status.message() << "\"";
     }
     store_->counters().AddRetry();
-    if (!Wait(delay)) return absl::CancelledError(absl::StrCat(name_, ": closed while it is read"));
+    Wait(delay);
   }
 }
 

@@ -57,6 +57,8 @@ class ObjectFile : public RangeSource {
   absl::StatusOr<Bytes> Obtain(int64_t block) const;
   // From the store, or from the cache if another process has kept it meanwhile.
   absl::StatusOr<Bytes> Fetch(int64_t block) const;
+  // ResourceExhausted where Fetch has too little memory, so that others who wait hear of it.
+  absl::StatusOr<Bytes> FetchWithinMemory(int64_t block) const;
   void Prefetch(int64_t block) const;
   // Puts the block into the cache, else among the recent ones.
   void Keep(int64_t block, const Bytes& bytes) const;
@@ -65,8 +67,11 @@ class ObjectFile : public RangeSource {
   // Asks for bytes from `first` on, again and again if need be. `version` null: of any version.
   absl::Status Request(uint64_t first, const ObjectVersion* version, absl::Span<char> out,
                        StoreAnswer* answer) const;
-  // False: the object is closed meanwhile.
-  bool Wait(absl::Duration delay) const;
+  // Whether reads are to end: the object is closed, or they are interrupted.
+  bool IsOver() const;
+  absl::Status Cancelled() const;
+  // Returns earlier when reads are to end.
+  void Wait(absl::Duration delay) const;
 
   const std::shared_ptr<ObjectStore> store_;
   const std::string name_;

@@ -46,8 +46,8 @@ ObjectStore::ObjectStore(Options options, std::unique_ptr<BlockCache> cache)
 absl::StatusOr<std::shared_ptr<ObjectStore>> ObjectStore::Open(Options options) {
   std::unique_ptr<BlockCache> cache;
   if (!options.cache_directory.empty() && options.cache_bytes > 0) {
-    PACELINE_ASSIGN_OR_RETURN(cache,
-                              BlockCache::Open(options.cache_directory, options.cache_bytes));
+    PACELINE_ASSIGN_OR_RETURN(
+        cache, BlockCache::Open(options.cache_directory, options.cache_bytes, options.disk_space));
   }
   return std::shared_ptr<ObjectStore>(new ObjectStore(std::move(options), std::move(cache)));
 }

@@ -22,6 +22,7 @@
 #include "worker/trainer/object_store/fetch_pool.h"
 #include "worker/trainer/object_store/http_client.h"
 #include "worker/trainer/object_store/read_counters.h"
+#include "worker/trainer/object_store/read_interrupt.h"
 
 namespace paceline {
 
@@ -35,9 +36,16 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
     size_t block_bytes = size_t{4} << 20;
     int fetch_threads = 4;
     absl::Duration patience = absl::Seconds(120);  // For one range, with all its retries.
+    // A try that takes longer, until its last byte, has failed: so long, and so much more for each
+    // MiB. With a whole block, the patience has room for another one.
+    absl::Duration try_limit = absl::Seconds(30);
+    absl::Duration try_limit_per_mib = absl::Seconds(8);
     Backoff::Options backoff = {absl::Milliseconds(200), absl::Seconds(10), 2.0};
     uint64_t seed = 0;  // Of the delays between retries.
     Variables variables = OwnVariable;
+    DiskSpaceOf disk_space = OwnDiskSpace;  // Of the cache.
+    // Ends reads that wait for the store, and opening. Null: nothing does.
+    std::shared_ptr<const ReadInterrupt> interrupt;
   };
 
   // FailedPrecondition when the cache cannot be used.
@@ -45,8 +53,9 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
 
   // Opens an object and finds out its size and version. InvalidArgument: no address of an object;
   // PermissionDenied: not allowed on this node, or by the store; DeadlineExceeded: all tries have
-  // failed; otherwise errors of Judgement. All name the address. So do those of reading, which are
-  // never FailedPrecondition.
+  // failed; Cancelled: it was interrupted; otherwise errors of Judgement. All name the address. So
+  // do those of reading, which are never FailedPrecondition. What the node keeps is read also while
+  // reads are interrupted.
   absl::StatusOr<std::shared_ptr<const RangeSource>> OpenObject(const std::string& url);
 
   // The bound of what the node keeps; 0: it keeps nothing.

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,13 +23,13 @@
 #include "common/tls/server_context.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/tls_files.h"
-#include "worker/trainer/object_store/testing/store_server.h"
+#include "worker/trainer/object_store/testing/object_server.h"
 
 namespace paceline {
 namespace {
 
 using Source = std::shared_ptr<const RangeSource>;
-using Request = StoreServer::Request;
+using Request = ObjectServer::Request;
 
 constexpr size_t kBlockBytes = 1000;
 
@@ -57,6 +59,9 @@ class ObjectStoreTest : public testing::Test {
     options_.variables = [this](const char* name) {
       const auto found = variables_.find(name);
       return found == variables_.end() ? std::string() : found->second;
+    };
+    options_.disk_space = [](const std::string&) {
+      return DiskSpace{int64_t{1} << 40, int64_t{1} << 40};
     };
     variables_["HOME"] = name;
     variables_["AWS_ENDPOINT_URL"] = server_.url();
@@ -102,7 +107,7 @@ class ObjectStoreTest : public testing::Test {
 
   size_t requests() const { return server_.requests().size(); }
 
-  StoreServer server_;
+  ObjectServer server_;
   const std::string contents_ = Contents(10 * kBlockBytes + 7);
   std::map<std::string, std::string> variables_;
   ObjectStore::Options options_;
@@ -170,9 +175,9 @@ TEST_F(ObjectStoreTest, FaultsThatPassAreNotNoticed) {
   const std::vector<std::function<std::string(const std::string&)>> faults = {
       [](const std::string&) { return ""; },                                       // Cut off.
       [](const std::string& right) { return right.substr(0, right.size() / 2); },  // Truncated.
-      [](const std::string&) { return StoreServer::Error("503 Slow Down"); },
+      [](const std::string&) { return ObjectServer::Error("503 Slow Down"); },
       [](const std::string&) {
-        return StoreServer::Error("500 Internal Server Error", "<Code>InternalError</Code>");
+        return ObjectServer::Error("500 Internal Server Error", "<Code>InternalError</Code>");
       },
       [](const std::string& right) {  // Another range than was asked for.
         const size_t at = right.find("bytes ");
@@ -192,7 +197,7 @@ TEST_F(ObjectStoreTest, FaultsThatPassAreNotNoticed) {
 }
 
 TEST_F(ObjectStoreTest, TriesEndWithinThePatience) {
-  server_.SetFault([](const Request&, int) { return StoreServer::Error("503 Slow Down"); });
+  server_.SetFault([](const Request&, int) { return ObjectServer::Error("503 Slow Down"); });
   options_.patience = absl::Milliseconds(100);
   ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kDeadlineExceeded,
               "tries within 100ms have failed");
@@ -266,7 +271,7 @@ TEST_F(ObjectStoreTest, RenewedCredentialsAreTakenUp) {
     if (!absl::StrContains(HeaderOf(request, "authorization"), "OLD")) return std::nullopt;
     // As a program that renews the file would at this moment.
     SetKey("NEW");
-    return StoreServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
+    return ObjectServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
   });
   ExpectRead(source, 0, contents_.size());
 }
@@ -278,7 +283,7 @@ TEST_F(ObjectStoreTest, CredentialsThatAreRenewedTooLateAreWaitedFor) {
   server_.SetFault([&](const Request& request, int) -> std::optional<std::string> {
     if (!absl::StrContains(HeaderOf(request, "authorization"), "OLD")) return std::nullopt;
     if (++refused == 3) SetKey("NEW");
-    return StoreServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
+    return ObjectServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
   });
   ExpectRead(source, 0, contents_.size());
   EXPECT_EQ(refused, 3);
@@ -308,14 +313,14 @@ TEST_F(ObjectStoreTest, CredentialsThatStayOldEndTheRead) {
   options_.patience = absl::Milliseconds(100);
   const Source source = OpenObject();
   server_.SetFault([](const Request&, int) {
-    return StoreServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
+    return ObjectServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
   });
   ExpectError(Read(source), absl::StatusCode::kPermissionDenied, "AccessDenied");
 }
 
 TEST_F(ObjectStoreTest, OfALongErrorOnlyTheBeginningIsRead) {
   const std::string body(size_t{64} << 20, 'x');
-  server_.SetFault([&](const Request&, int) { return StoreServer::Error("404 Not Found", body); });
+  server_.SetFault([&](const Request&, int) { return ObjectServer::Error("404 Not Found", body); });
   ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kNotFound,
               "no such object");
   EXPECT_LT(server_.bytes_sent(), body.size() / 2);
@@ -332,7 +337,7 @@ TEST_F(ObjectStoreTest, NoProxyLeadsToThisMachine) {
 TEST_F(ObjectStoreTest, ARefusalEndsAtOnce) {
   SetKey("AKIA");
   server_.SetFault([](const Request&, int) {
-    return StoreServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
+    return ObjectServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
   });
   ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kPermissionDenied,
               "AccessDenied");
@@ -355,8 +360,8 @@ TEST_F(ObjectStoreTest, TheUserOfAHostIsSentToNoOther) {
   std::ofstream(home + "/.netrc") << "machine 127.0.0.1 login reader password SECRET\n";
   ASSERT_EQ(::setenv("HOME", home.c_str(), 1), 0);
   const std::shared_ptr<SSL_CTX> context = *ServerContext(files).Get();
-  StoreServer first(context);
-  StoreServer second(context);  // By its port another one.
+  ObjectServer first(context);
+  ObjectServer second(context);  // By its port another one.
   second.Put("/corpora/c4", contents_);
   first.SetFault([&](const Request& request, int) {
     const std::string other = second.url() + "/corpora/c4";
@@ -396,9 +401,22 @@ TEST_F(ObjectStoreTest, ReadsOnWhenTheCacheHasNoRoom) {
   ExpectRead(OpenObject(), 0, contents_.size());
 }
 
+TEST_F(ObjectStoreTest, TooLittleMemoryIsAnErrorOfTheRead) {
+  std::atomic<bool> is_short{false};
+  options_.variables = [&, all = options_.variables](const char* name) {
+    if (is_short) throw std::bad_alloc();
+    return all(name);
+  };
+  const Source source = OpenObject();
+  is_short = true;
+  ExpectError(Read(source), absl::StatusCode::kResourceExhausted, "s3://corpora/c4");
+  is_short = false;
+  ExpectRead(source, 0, contents_.size());
+}
+
 TEST_F(ObjectStoreTest, ClosingEndsWhatIsUnderWay) {
   Source source = OpenObject();
-  server_.SetFault([](const Request&, int) { return StoreServer::Error("503 Slow Down"); });
+  server_.SetFault([](const Request&, int) { return ObjectServer::Error("503 Slow Down"); });
   EXPECT_TRUE(source->Expect(0, kBlockBytes));
   while (requests() < 3) absl::SleepFor(absl::Milliseconds(1));
   source.reset();  // Within the patience of two minutes, which the test would not wait for.
@@ -407,7 +425,7 @@ TEST_F(ObjectStoreTest, ClosingEndsWhatIsUnderWay) {
 TEST_F(ObjectStoreTest, CountsWhatIsFetchedAndWaitedFor) {
   const std::shared_ptr<ObjectStore> store = Store();
   server_.SetFault([](const Request&, int n) -> std::optional<std::string> {
-    if (n == 1) return StoreServer::Error("503 Slow Down");
+    if (n == 1) return ObjectServer::Error("503 Slow Down");
     return std::nullopt;
   });
   const absl::StatusOr<Source> source = store->OpenObject("s3://corpora/c4");

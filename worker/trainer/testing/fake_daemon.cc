@@ -344,6 +344,7 @@ v1::TrainerCommand FakeDaemon::Command(int number) const {
   if (trainer.generation == first_generation_) config->set_restore_from(restore_from_);
   config->set_local_rank(trainer.rank);
   config->set_local_world_size(spec_.ranks());
+  *config->mutable_object_stores() = options_.object_stores;
   if (sends_members_) {
     *command.mutable_membership() = MembershipOf(number);
   } else if (const int port = trainers_[0].status.store_port(); port != 0) {

@@ -41,6 +41,7 @@ class FakeDaemon {
     absl::Duration patience = absl::Minutes(2);  // Time limit of Serve.
     // Tells rank 0 to commit a save when all ranks report that their shards are durable.
     bool commit_saves = true;
+    v1::ObjectStores object_stores;  // Of the node.
   };
 
   explicit FakeDaemon(Options options);

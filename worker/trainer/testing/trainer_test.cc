@@ -68,6 +68,7 @@ std::unique_ptr<FakeDaemon> TrainerTest::MakeDaemon(std::vector<std::string> ext
   options.trainer = trainer_;
   options.server = server_;
   options.variables = variables_;
+  options.object_stores = object_stores_;
   options.directory = absl::StrCat(directory_, "/daemon", daemons_++);
   options.extra_args = std::move(extra_args);
   std::filesystem::create_directories(options.directory);

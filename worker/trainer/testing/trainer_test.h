@@ -43,6 +43,7 @@ class TrainerTest : public testing::Test {
   // Empty: start each trainer as in production.
   std::string server_ = "worker/trainer/testing/trainer_server";
   std::vector<std::string> variables_;
+  v1::ObjectStores object_stores_;
 
  private:
   int daemons_ = 0;

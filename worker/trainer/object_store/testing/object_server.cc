@@ -1,4 +1,4 @@
-#include "worker/trainer/object_store/testing/store_server.h"
+#include "worker/trainer/object_store/testing/object_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -31,8 +31,8 @@ constexpr size_t kMostSent = 64 * 1024;  // At a time.
   std::abort();
 }
 
-StoreServer::Request Parse(const std::string& head) {
-  StoreServer::Request request;
+ObjectServer::Request Parse(const std::string& head) {
+  ObjectServer::Request request;
   const std::vector<std::string> lines = absl::StrSplit(head, "\r\n");
   const std::vector<std::string> first = absl::StrSplit(lines[0], ' ');
   if (first.size() > 1) request.path = first[1];
@@ -44,7 +44,7 @@ StoreServer::Request Parse(const std::string& head) {
   return request;
 }
 
-std::string HeaderOf(const StoreServer::Request& request, const std::string& name) {
+std::string HeaderOf(const ObjectServer::Request& request, const std::string& name) {
   const auto found = request.headers.find(name);
   return found == request.headers.end() ? "" : found->second;
 }
@@ -52,7 +52,7 @@ std::string HeaderOf(const StoreServer::Request& request, const std::string& nam
 }  // namespace
 
 // One of a client; over TLS if there is a context. Owns the descriptor.
-class StoreServer::Connection {
+class ObjectServer::Connection {
  public:
   Connection(int fd, SSL_CTX* context)
       : fd_(fd), ssl_(context == nullptr ? nullptr : SSL_new(context)) {
@@ -97,7 +97,7 @@ class StoreServer::Connection {
   bool agreed_ = true;
 };
 
-StoreServer::StoreServer(std::shared_ptr<SSL_CTX> context) : context_(std::move(context)) {
+ObjectServer::ObjectServer(std::shared_ptr<SSL_CTX> context) : context_(std::move(context)) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -106,13 +106,13 @@ StoreServer::StoreServer(std::shared_ptr<SSL_CTX> context) : context_(std::move(
   auto* const plain = reinterpret_cast<sockaddr*>(&address);
   if (listener_ < 0 || ::bind(listener_, plain, length) != 0 || ::listen(listener_, 64) != 0 ||
       ::getsockname(listener_, plain, &length) != 0) {
-    Die("StoreServer");
+    Die("ObjectServer");
   }
   port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { Run(); });
 }
 
-StoreServer::~StoreServer() {
+ObjectServer::~ObjectServer() {
   {
     const absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -122,37 +122,37 @@ StoreServer::~StoreServer() {
   ::close(listener_);
 }
 
-std::string StoreServer::url() const {
+std::string ObjectServer::url() const {
   return absl::StrCat(context_ == nullptr ? "http" : "https", "://127.0.0.1:", port_);
 }
 
-void StoreServer::Put(const std::string& path, std::string bytes) {
+void ObjectServer::Put(const std::string& path, std::string bytes) {
   const absl::MutexLock lock(&mutex_);
   objects_[path] = {std::move(bytes), absl::StrCat("\"v", ++versions_, "\"")};
 }
 
-void StoreServer::SetFault(Fault fault) {
+void ObjectServer::SetFault(Fault fault) {
   const absl::MutexLock lock(&mutex_);
   fault_ = std::move(fault);
   since_fault_ = 0;
 }
 
-std::vector<StoreServer::Request> StoreServer::requests() const {
+std::vector<ObjectServer::Request> ObjectServer::requests() const {
   const absl::MutexLock lock(&mutex_);
   return requests_;
 }
 
-size_t StoreServer::bytes_sent() const {
+size_t ObjectServer::bytes_sent() const {
   const absl::MutexLock lock(&mutex_);
   return bytes_sent_;
 }
 
-std::string StoreServer::Error(const std::string& status, const std::string& body) {
+std::string ObjectServer::Error(const std::string& status, const std::string& body) {
   return absl::StrCat("HTTP/1.1 ", status, "\r\nConnection: close\r\nContent-Length: ", body.size(),
                       "\r\n\r\n", body);
 }
 
-std::string StoreServer::AnswerTo(const Request& request) const {
+std::string ObjectServer::AnswerTo(const Request& request) const {
   const absl::MutexLock lock(&mutex_);
   const auto found = objects_.find(request.path);
   if (found == objects_.end())
@@ -176,7 +176,7 @@ std::string StoreServer::AnswerTo(const Request& request) const {
                       bytes.substr(first, last - first + 1));
 }
 
-void StoreServer::Run() {
+void ObjectServer::Run() {
   while (true) {
     const int connection = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     {
@@ -192,7 +192,7 @@ void StoreServer::Run() {
   }
 }
 
-void StoreServer::Serve(Connection& connection) {
+void ObjectServer::Serve(Connection& connection) {
   const Request request = Parse(connection.ReadHead());
   Fault fault;
   int number = 0;

@@ -1,6 +1,6 @@
 // A store of objects on this machine, which answers requests for ranges, and may answer wrongly.
-#ifndef WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
-#define WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
+#ifndef WORKER_TRAINER_OBJECT_STORE_TESTING_OBJECT_SERVER_H_
+#define WORKER_TRAINER_OBJECT_STORE_TESTING_OBJECT_SERVER_H_
 
 #include <openssl/types.h>
 
@@ -19,7 +19,7 @@
 namespace paceline {
 
 // Answers one request after the other, each on a connection of its own. Thread-safe.
-class StoreServer {
+class ObjectServer {
  public:
   struct Request {
     std::string path;                            // "/bucket/key", as it was sent.
@@ -27,8 +27,8 @@ class StoreServer {
   };
 
   // Serves TLS with `context`; null: plain text. With TLS, SIGPIPE is to be ignored.
-  explicit StoreServer(std::shared_ptr<SSL_CTX> context = nullptr);
-  ~StoreServer();
+  explicit ObjectServer(std::shared_ptr<SSL_CTX> context = nullptr);
+  ~ObjectServer();
 
   std::string url() const;  // "http://127.0.0.1:PORT", or https.
 
@@ -75,4 +75,4 @@ class StoreServer {
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
+#endif  // WORKER_TRAINER_OBJECT_STORE_TESTING_OBJECT_SERVER_H_
