@@ -28,7 +28,7 @@ using Inputs = std::vector<at::Tensor>;
 using Op = std::function<at::Tensor(const Inputs&)>;
 
 // Returns result and gradients of `op` for a fixed gradient of its result.
-Inputs Run(const Op& op, const Inputs& inputs) {
+Inputs Evaluate(const Op& op, const Inputs& inputs) {
   Inputs leaves;
   for (const at::Tensor& input : inputs) {
     leaves.push_back(input.detach().clone().requires_grad_(true));
@@ -45,8 +45,8 @@ Inputs Run(const Op& op, const Inputs& inputs) {
 void ExpectEqual(const Op& op, const Op& formula, const Inputs& inputs, double tolerance = 2e-6) {
   Inputs wide;
   for (const at::Tensor& input : inputs) wide.push_back(input.to(at::kDouble));
-  const Inputs actual = Run(op, inputs);
-  const Inputs expected = Run(formula, wide);
+  const Inputs actual = Evaluate(op, inputs);
+  const Inputs expected = Evaluate(formula, wide);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
     ASSERT_EQ(actual[i].sizes(), expected[i].sizes());
@@ -97,8 +97,8 @@ TEST(LlamaOpsTest, RmsNormInBfloat16IsRoundedOnce) {
     at::manual_seed(dim);
     const Inputs inputs = {at::randn({2, 75, dim}), at::rand({dim})};
     const Inputs wide = {inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
-    const Inputs actual = Run(op, inputs);
-    const Inputs expected = Run(cast, wide);
+    const Inputs actual = Evaluate(op, inputs);
+    const Inputs expected = Evaluate(cast, wide);
     ExpectRoundedOnce(actual[0], formula(wide));
     for (size_t i = 1; i < actual.size(); ++i) {
       EXPECT_EQ(actual[i].scalar_type(), at::kFloat);
@@ -146,7 +146,7 @@ TEST(LlamaOpsTest, GatesFarBelowZeroAreClosed) {
       SCOPED_TRACE(testing::Message() << gate << " " << type);
       const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
       const Inputs inputs = {at::full({40}, gate).to(type), at::full({40}, 1.0).to(type)};
-      for (const at::Tensor& output : Run(op, inputs)) {
+      for (const at::Tensor& output : Evaluate(op, inputs)) {
         EXPECT_LT(output.abs().max().item<float>(), 1e-35);
       }
     }
@@ -179,8 +179,8 @@ TEST(LlamaOpsTest, SwiGluInBfloat16IsRoundedOnce) {
   const Inputs inputs = {at::randn({3, 333}).mul(4).to(at::kBFloat16),
                          at::randn({3, 333}).to(at::kBFloat16)};
   const Inputs wide = {inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
-  const Inputs actual = Run(op, inputs);
-  const Inputs expected = Run(cast, wide);
+  const Inputs actual = Evaluate(op, inputs);
+  const Inputs expected = Evaluate(cast, wide);
   ExpectRoundedOnce(actual[0], formula(wide));
   ExpectRoundedOnce(actual[1], expected[1]);
   ExpectRoundedOnce(actual[2], expected[2]);
@@ -207,9 +207,9 @@ TEST(LlamaOpsTest, RotationInBfloat16IsRoundedOnce) {
     const at::Tensor x = at::randn({3, 7, 2, dim}).to(at::kBFloat16);
     const auto op = [&](const Inputs& in) { return Rotate(in[0], table); };
     const auto cast = [&](const Inputs& in) { return Rotate(in[0], wide).to(at::kBFloat16); };
-    const Inputs actual = Run(op, {x});
+    const Inputs actual = Evaluate(op, {x});
     ExpectRoundedOnce(actual[0], Rotate(x.to(at::kDouble), wide));
-    ExpectRoundedOnce(actual[1], Run(cast, {x.to(at::kDouble)})[1]);
+    ExpectRoundedOnce(actual[1], Evaluate(cast, {x.to(at::kDouble)})[1]);
   }
 }
 
@@ -264,8 +264,8 @@ TEST(LlamaOpsTest, TheNumberOfThreadsChangesNoBit) {
     const Inputs gates = {at::randn({100'003}).to(type), at::randn({100'003}).to(type)};
     const auto all = [&](int count) {
       at::set_num_threads(count);
-      Inputs outputs = Run(op, inputs);
-      for (const at::Tensor& output : Run(swiglu, gates)) outputs.push_back(output);
+      Inputs outputs = Evaluate(op, inputs);
+      for (const at::Tensor& output : Evaluate(swiglu, gates)) outputs.push_back(output);
       return outputs;
     };
     const Inputs one = all(1);

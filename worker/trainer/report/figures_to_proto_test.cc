@@ -26,16 +26,15 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
   ExpectText(ToProto(ProfileResult{1, "t", "m", 2, 3, 4, 5, "e"}),
              "id: 1 trace: 't' memory: 'm' first_step: 2 steps: 3 trace_bytes: 4 dump_s: 5 "
              "error: 'e'");
-  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14, {}, {}};
+  RankFigures figures = {1,  2,  3,    4,    5,  6,  7,
+                         8,  9,  10.0, 11.0, 12, {}, {},
+                         13, 14, {},   {},   19, 20, FlopsSource::kCounted,
+                         21, {}};
   figures.memory = {1, 2, 3, DeviceMemory{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}};
   figures.levels = {{2, true, 3, 4, 5}, {8, false, 6, 7, 8}};
   figures.slipstream = {
       SlipstreamMode::kFree, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, {}};
   figures.reported = {{"accuracy", 15, 16}, {"loss", 17, 18}};
-  figures.flops_per_sample = 19;
-  figures.flops_per_s = 20;
-  figures.flops_source = FlopsSource::kCounted;
-  figures.peak_flops = 21;
   figures.objects = {22, 23, 24, 25, 26};
   ExpectText(ToProto(figures), R"(
     step: 1 steps: 2 training_s: 3 wall_s: 4 loss: 5 grad_norm: 6 learning_rate: 7
