@@ -130,27 +130,27 @@ TEST(CredentialsTest, WithoutAnyRequestsAreUnsigned) {
 }
 
 TEST(CredentialsTest, SaysWhatIsIncompleteAndNoSecret) {
-  const std::string home = Home("[half]\naws_access_key_id = SECRET\n",
-                                "[profile other]\ncredential_process = SECRET\n");
+  const std::string home = Home("[half]\naws_access_key_id = hushhush\n",
+                                "[profile other]\ncredential_process = hushhush\n");
   struct Case {
     const char* variable;
     const char* value;
     const char* text;
   };
   const Case cases[] = {
-      {"AWS_ACCESS_KEY_ID", "SECRET", "AWS_SECRET_ACCESS_KEY"},
+      {"AWS_ACCESS_KEY_ID", "hushhush", "AWS_SECRET_ACCESS_KEY"},
       {"AWS_PROFILE", "half", "[half]"},
       {"AWS_PROFILE", "other", "credential_process"},
       {"AWS_PROFILE", "missing", "AWS_PROFILE is missing"},
-      {"AWS_REGION", "us-east-1.SECRET/", "AWS_REGION"},
-      {"AWS_ENDPOINT_URL", "SECRET.host", "AWS_ENDPOINT_URL"},
-      {"AWS_ENDPOINT_URL", "https://SECRET@host", "AWS_ENDPOINT_URL"},
+      {"AWS_REGION", "us-east-1.hushhush/", "AWS_REGION"},
+      {"AWS_ENDPOINT_URL", "hushhush.host", "AWS_ENDPOINT_URL"},
+      {"AWS_ENDPOINT_URL", "https://hushhush@host", "AWS_ENDPOINT_URL"},
   };
   for (const auto& [variable, value, text] : cases) {
     const absl::Status status = ReadS3Settings(In({{"HOME", home}, {variable, value}})).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << text;
     EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
-    EXPECT_FALSE(absl::StrContains(status.message(), "SECRET")) << status;
+    EXPECT_FALSE(absl::StrContains(status.message(), "hushhush")) << status;
   }
   const absl::Status token =
       ReadGsSettings(In({{"CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", home + "/none"}})).status();
