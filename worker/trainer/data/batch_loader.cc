@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -129,7 +130,11 @@ class BatchLoader::Ring {
     slot.begin = sampler_.position();
     slot.together = sampler_.Skip().samples;
     slot.end = sampler_.position();
-    if (dataset_.is_remote()) LookAhead();
+    try {
+      if (dataset_.is_remote()) LookAhead();
+    } catch (const std::bad_alloc&) {
+      // Less is fetched ahead.
+    }
     return &slot;
   }
 

@@ -12,6 +12,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -30,8 +31,8 @@ class BatchLoader {
     int threads = 1;           // 0: Next reads itself.
     int batches_ahead = 2;     // At least 1; fetched by threads.
     c10::Device device = c10::kCPU;
-    // Of reads of the dataset: set while this ends, so that no store is waited for. Null: there is
-    // none.
+    // Of reads of the dataset: set while this ends, so that no store is waited for. Reads of others
+    // are cut off then, too: two loaders must not have the same one. Null: there is none.
     ReadInterrupt* interrupt = nullptr;
   };
 

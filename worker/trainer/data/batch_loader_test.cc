@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <new>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -47,8 +51,12 @@ class NumberDataset : public Dataset {
     return absl::OkStatus();
   }
 
+  bool is_remote() const override { return static_cast<bool>(expect); }
+  bool Expect(absl::Span<const int64_t> indices) const override { return expect(indices); }
+
   int64_t missing = -1;
   int64_t throws = -1;
+  std::function<bool(absl::Span<const int64_t>)> expect;  // Null: it is not remote.
   std::function<void(absl::Span<const int64_t>)> before_read;
   mutable std::atomic<int> reads{0};
 
@@ -239,6 +247,16 @@ TEST(BatchLoaderTest, AnExceptionOfAThreadIsThrownByNext) {
     EXPECT_TRUE(loader.Next().ok());
     EXPECT_TRUE(loader.Next().ok());
     EXPECT_THROW(loader.Next().IgnoreError(), std::runtime_error);
+  }
+}
+
+TEST(BatchLoaderTest, TooLittleMemoryToLookAheadIsNoError) {
+  NumberDataset dataset;
+  dataset.expect = [](absl::Span<const int64_t>) -> bool { throw std::bad_alloc(); };
+  for (int threads : {0, 2}) {
+    BatchLoader loader(dataset, Options(threads));
+    Sampler sampler(Options(threads).sampler);
+    for (int i = 0; i < 50; ++i) ExpectSame(loader, sampler);
   }
 }
 

@@ -164,6 +164,8 @@ void BuiltInWorkload::OpenData(const Member& member, const DataPosition& positio
   if (loader_ != nullptr && data_as_ == member) return;
   if (loader_ == nullptr && config_.cuda_graph) graph_ = platform_.MakeStepGraph();
   data_as_ = member;
+  // First the former one ends, which cuts off whatever is read meanwhile.
+  loader_.reset();
   loader_ = std::make_unique<BatchLoader>(*train_data_, LoaderOptions(member, position));
 }
 

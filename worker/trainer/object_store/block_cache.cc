@@ -262,7 +262,7 @@ BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration pati
 
 int64_t BlockCache::MissingOnDisk(int64_t bytes) const {
   const std::optional<DiskSpace> disk = disk_space_(directory_);
-  if (!disk.has_value()) return 0;  // Creating the file tells.
+  if (!disk.has_value() || disk->total <= 0) return 0;  // Creating the file tells.
   return std::min(disk->total / kReserveShare, kMostReserve) + bytes - disk->available;
 }
 

@@ -46,7 +46,7 @@ struct BlockName {
 
 // Of the file system that has a directory, in bytes.
 struct DiskSpace {
-  int64_t total = 0;
+  int64_t total = 0;      // 0: it has no limit of its own, as a tmpfs may.
   int64_t available = 0;  // To this process.
 };
 

@@ -284,6 +284,15 @@ TEST(BlockCacheTest, ADiskOfUnknownSizeIsUsed) {
   EXPECT_FALSE(OwnDiskSpace("/nonexistent").has_value());
 }
 
+// A tmpfs may have none, and says 0.
+TEST(BlockCacheTest, ADiskWithoutALimitIsUsed) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache =
+      Open(directory, 4, [](const std::string&) { return DiskSpace{}; });
+  for (int64_t number = 0; number < 4; ++number) Keep(*cache, number);
+  EXPECT_EQ(BytesIn(directory), 4 * kKeptBytes);
+}
+
 TEST(BlockCacheTest, DamagedBlocksAreNotThere) {
   const std::string directory = NewDirectory();
   for (const int damage : {0, 1, 2}) {

@@ -138,6 +138,8 @@ class HttpClient::Connection {
   // What is the same for all requests.
   void SetUp() {
     curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
+    // A look-up of a name that is broken off ends by itself; libcurl would wait for the resolver.
+    curl_easy_setopt(curl_, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
     // Of 0 libcurl would take that there is none.
     curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS,

@@ -118,6 +118,22 @@ TEST_F(InterruptedReadTest, AWaitBetweenTriesEnds) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+TEST_F(InterruptedReadTest, ATryThatIsNotMadeIsNotCounted) {
+  options_.backoff = {absl::Hours(1), absl::Hours(1), 1.0};
+  options_.patience = absl::Hours(10);
+  const std::shared_ptr<ObjectStore> store = Store();
+  const Source source = OpenObject(*store);
+  server_.SetFault(
+      [](const ObjectServer::Request&, int) { return ObjectServer::Error("503 Slow Down"); });
+  std::thread reader([&] { EXPECT_EQ(ReadBlock(source, 1).code(), absl::StatusCode::kCancelled); });
+  while (server_.requests().size() < 2) absl::SleepFor(absl::Milliseconds(1));
+  absl::SleepFor(absl::Milliseconds(50));  // Then it usually waits for its second try.
+  const ReadInterrupt::Scope scope(interrupt_.get());
+  reader.join();
+  EXPECT_EQ(store->counters().figures().retries, 0);
+  server_.SetFault(nullptr);
+}
+
 TEST_F(InterruptedReadTest, ATransferThatHangsEnds) {
   options_.try_limit = absl::Hours(1);
   const std::shared_ptr<ObjectStore> store = Store();

@@ -239,6 +239,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
   const auto began = std::chrono::steady_clock::now();
   for (int tries = 1;; ++tries) {
     if (IsOver()) return Cancelled();
+    if (tries > 1) store_->counters().AddRetry();
     *answer = StoreAnswer();
     Judgement judgement;
     const absl::StatusOr<ObjectRequest> request = make();
@@ -275,7 +276,6 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
     if (tries == 1) {
       PACELINE_LOG(WARNING) << "object_read_again reason=\"" << judgement.status.message() << "\"";
     }
-    store_->counters().AddRetry();
     Wait(delay);
   }
 }

@@ -2,6 +2,7 @@
 #ifndef WORKER_TRAINER_OBJECT_STORE_OBJECT_REQUEST_H_
 #define WORKER_TRAINER_OBJECT_STORE_OBJECT_REQUEST_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
