@@ -31,7 +31,8 @@ PLATFORM = "manylinux_2_35_x86_64"
 OWN_TORCH = ".".join(version("torch").split(".")[:2])
 MOST_MIB = 60
 # Libraries that any machine with Python and torch has.
-LIBRARIES = re.compile(r"/(ld-linux-x86-64|lib(c|m|dl|rt|pthread|util|resolv|z|expat|ffi|stdc\+\+|gcc_s))\.so")
+LIBRARIES = re.compile(
+    r"/(ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|z|expat|ffi|stdc\+\+|gcc_s))\.so")
 USER = 1000
 
 # Prints who runs it, and which other Python processes there are.

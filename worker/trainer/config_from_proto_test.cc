@@ -103,8 +103,10 @@ TEST(ConfigFromProtoTest, FilesOfAListArrive) {
 
 // "2 x 5 4 x 5": with 2 ranks and with 4 each takes 5 samples at a time.
 std::string SizesText(const v1::TrainerConfig& proto) {
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  if (!config.ok()) return config.status().ToString();
   std::vector<std::string> sizes;
-  for (const JobSize& size : ConfigFromProto(proto)->sizes) {
+  for (const JobSize& size : config->sizes) {
     sizes.push_back(absl::StrCat(size.ranks, " x ", size.batch));
   }
   return absl::StrJoin(sizes, " ");
