@@ -77,7 +77,7 @@ class Predictor {
   const double synchronous_s_;
 };
 
-std::string Percent(double share) { return absl::StrFormat("%.2g %%", 100 * share); }
+std::string Percent(double share) { return absl::StrFormat("%.3g %%", 100 * share); }
 
 }  // namespace
 
