@@ -14,7 +14,7 @@ using paceline::ToProto;
 // Core's values have the wire's numbers without UNSPECIFIED.
 static_assert(static_cast<int>(VerdictKind::kGroup) + 1 == v1::VERDICT_GROUP);
 static_assert(static_cast<int>(StragglerCause::kImbalance) + 1 == v1::CAUSE_IMBALANCE);
-static_assert(static_cast<int>(RemedyKind::kStrategy) + 1 == v1::REMEDY_STRATEGY);
+static_assert(static_cast<int>(RemedyKind::kOuterStep) + 1 == v1::REMEDY_OUTER_STEP);
 static_assert(static_cast<int>(StrategyWhy::kDear) == 4);
 static_assert(static_cast<int>(DecisionState::kWithdrawn) + 1 == v1::DECISION_WITHDRAWN);
 
@@ -229,7 +229,7 @@ void SetOutcome(const RemedyDecision& decision, v1::RemedyDecision* out) {
 }
 
 RemedyKind FromProto(v1::RemedyKind kind) {
-  return ToCore(kind, RemedyKind::kStrategy, RemedyKind::kAskPerson);
+  return ToCore(kind, RemedyKind::kOuterStep, RemedyKind::kAskPerson);
 }
 
 }  // namespace

@@ -185,6 +185,18 @@ TEST(ConvertStragglerTest, VerdictComesBackWithoutTheNumberOfItsNode) {
   EXPECT_EQ(again.slowdown_high, 1.54);
 }
 
+TEST(ConvertStragglerTest, AdviceOfOuterStepsComesBackWhole) {
+  RemedyDecision decision = SampleDecision(RemedyKind::kOuterStep);
+  decision.undoes = 0;
+  decision.ladder = {{50, LadderScope::kAll, 0, false}};
+  const v1::RemedyDecision stored = ToProto(decision);
+  EXPECT_EQ(stored.kind(), v1::REMEDY_OUTER_STEP);
+  EXPECT_EQ(stored.summary(), "outer steps: 50:all");
+  EXPECT_FALSE(stored.has_verdict()) << "no rank is to blame";
+  EXPECT_EQ(FromProto(stored).kind, RemedyKind::kOuterStep);
+  EXPECT_EQ(FromProto(stored).ladder, decision.ladder);
+}
+
 TEST(ConvertStragglerTest, NeverEndedStaysOpen) {
   RemedyDecision decision = SampleDecision(RemedyKind::kDrain);
   decision.ended = absl::InfinitePast();

@@ -152,7 +152,7 @@ void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
     }
     changed[decision.id] = world_.time.now();
   }
-  if (decision.kind == RemedyKind::kAskPerson) Fail(job, decision, "a question was ordered");
+  if (IsForPeople(decision.kind)) Fail(job, decision, "ordered, and it is for people");
   if (decision.automatic) CheckAutomatic(cluster, job, decision);
 }
 

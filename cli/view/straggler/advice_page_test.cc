@@ -96,6 +96,16 @@ TEST(AdvicePageTest, WhatGoesOnIsToldApart) {
   EXPECT_THAT(page, Not(HasSubstr("Reported")));
 }
 
+TEST(AdvicePageTest, OuterStepsAreForPeopleWithWhatIsPredicted) {
+  const std::string page = Page(R"(
+      decisions { id: 4 kind: REMEDY_OUTER_STEP state: DECISION_ADVISED before_s: 0.2
+                  predicted_s: 0.1 summary: "outer steps: 50:all" reason: "61 % is exchange" } )");
+  EXPECT_THAT(page, HasSubstr("\nFor a person to decide:\n  4  outer steps: 50:all\n"
+                              "     Why:        61 % is exchange\n"
+                              "     Step:       200 ms before, 100 ms predicted (50 % shorter)\n"));
+  EXPECT_THAT(page, Not(HasSubstr("job apply")));
+}
+
 TEST(AdvicePageTest, OfAGroupPeopleAreToldAndNotAsked) {
   const std::string page = Page(R"(
       decisions { id: 4 kind: REMEDY_ASK_PERSON state: DECISION_ADVISED verdict { kind: VERDICT_GROUP }

@@ -89,6 +89,11 @@ std::string SoFarText(const v1::RemedyDecision& decision) {
   return text;
 }
 
+// Whether a person decides outside of `paceline job apply`.
+bool IsForPeople(const v1::RemedyDecision& decision) {
+  return decision.kind() == v1::REMEDY_ASK_PERSON || decision.kind() == v1::REMEDY_OUTER_STEP;
+}
+
 void AddDecision(std::string* page, const v1::RemedyDecision& decision, const std::string& job,
                  int width) {
   constexpr char kMargin[] = "     ";
@@ -102,7 +107,7 @@ void AddDecision(std::string* page, const v1::RemedyDecision& decision, const st
   add("Step", SoFarText(decision));
   add("By", OwnerText(decision));
   const bool applies = decision.state() == v1::DECISION_ADVISED;
-  if (applies && decision.kind() != v1::REMEDY_ASK_PERSON) {
+  if (applies && !IsForPeople(decision)) {
     absl::StrAppend(page, kMargin, "Do it:      paceline job apply ", SanitizeLine(job), " ",
                     decision.id(), "\n");
   }
@@ -267,9 +272,9 @@ std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job,
   const auto is_advice = [](For use) {
     return [use](const v1::RemedyDecision& decision) {
       const bool reported = decision.verdict().kind() == v1::VERDICT_GROUP;
-      const For its = decision.kind() != v1::REMEDY_ASK_PERSON ? For::kJob
-                      : reported                               ? For::kKnowledge
-                                                               : For::kDecision;
+      const For its = !IsForPeople(decision) ? For::kJob
+                      : reported             ? For::kKnowledge
+                                             : For::kDecision;
       return decision.state() == v1::DECISION_ADVISED && its == use;
     };
   };

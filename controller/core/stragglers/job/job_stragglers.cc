@@ -10,6 +10,7 @@
 #include "controller/core/recovery/state_groups.h"
 #include "controller/core/stragglers/job/gradient_groups.h"
 #include "controller/core/stragglers/job/order_progress.h"
+#include "controller/core/stragglers/ladder/outer_outlook.h"
 
 namespace paceline {
 namespace {
@@ -298,6 +299,9 @@ void JobStragglers::PlanTheLadder(const JobView& view, Moment now) {
   if (job.request.strategy.one_level) options.limits.max_levels = 1;
   plan_ = PlanLadder(inputs, options);
   Add(policy_.OnLadderPlan({*plan_, generation_, plan_version_}, view.facts, now));
+  const bool is_early =
+      plan_->advice == LadderAdvice::kNotMeasured || plan_->advice == LadderAdvice::kWarmUp;
+  if (!is_early) LookAtOuterSteps(inputs, view, now);
 }
 
 void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
@@ -315,6 +319,9 @@ void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
   inputs.slipstream = slipstream_costs_;
   inputs.is_adaptive = job.request.strategy.is_adaptive;
   strategy_advice_ = AdviseStrategy(inputs, job.plan.slipstream);
+  const StrategyMove move = strategy_advice_->move;
+  const bool is_early = move == StrategyMove::kNotMeasured || move == StrategyMove::kWarmUp;
+  if (!is_early) LookAtOuterSteps(measured, view, now);
   if (const std::string why = WhyNoSlipstream(job); !why.empty()) {
     strategy_advice_->move = StrategyMove::kKeep;
     strategy_advice_->choice = job.plan.slipstream;
@@ -322,6 +329,18 @@ void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
     return;
   }
   Add(policy_.OnStrategyAdvice({*strategy_advice_, generation_, plan_version_}, view.facts, now));
+}
+
+void JobStragglers::LookAtOuterSteps(const LadderInputs& measured, const JobView& view,
+                                     Moment now) {
+  const JobRequest& request = view.job->request;
+  if (!HasEngine(request) || view.job->plan.slipstream.has_value()) return;
+  const OuterOutlook outlook = PredictOuterSteps(measured);
+  if (outlook.period == 0) return;
+  Add(policy_.OnOuterOutlook(
+      {outlook, DescribeOuterSteps(outlook, request.id.value(), request.strategy.has_ladder),
+       generation_, plan_version_},
+      view.facts, now));
 }
 
 double JobStragglers::FreezingShare(const Job& job) {

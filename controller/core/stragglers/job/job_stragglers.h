@@ -132,6 +132,8 @@ class JobStragglers {
   void Plan(const JobView& view, Moment now);
   void PlanTheLadder(const JobView& view, Moment now);
   void PlanTheStrategy(const JobView& view, Moment now);
+  // Predicts outer steps, for advice. Not for Slipstream, nor for scripts, which cannot make any.
+  void LookAtOuterSteps(const LadderInputs& measured, const JobView& view, Moment now);
   // The share of stalls that freeze communication, by what the ranks have reported so far.
   double FreezingShare(const Job& job);
   bool MayPlan(const JobView& view, Moment now) const;

@@ -253,6 +253,7 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& poli
     case RemedyKind::kDrain:
       break;
     case RemedyKind::kAskPerson:
+    case RemedyKind::kOuterStep:
       return {};
   }
   // Removes the automation's drain, but never a person's hold with it.

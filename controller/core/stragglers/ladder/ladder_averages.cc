@@ -27,4 +27,16 @@ double AveragesPerStep(const std::vector<ModelLevel>& levels, const AllReduceCos
   return seconds;
 }
 
+double GradientsPerStep(const std::vector<int>& gradient_groups, int ranks, double exchange_s,
+                        const AllReduceCosts& costs) {
+  const int shared = LargestGroup(gradient_groups);
+  if (shared < 2 || costs.Of(ranks) <= 0) return 0;
+  return exchange_s * costs.Of(shared) / costs.Of(ranks);
+}
+
+bool HasOuterStep(const Ladder& ladder) {
+  return std::any_of(ladder.begin(), ladder.end(),
+                     [](const LadderLevel& level) { return level.outer; });
+}
+
 }  // namespace paceline

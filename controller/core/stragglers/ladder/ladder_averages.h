@@ -24,6 +24,14 @@ int LargestGroup(const std::vector<int>& groups);
 // Mean seconds per step. The averages of a level take as long as those of its largest group.
 double AveragesPerStep(const std::vector<ModelLevel>& levels, const AllReduceCosts& costs);
 
+// Mean seconds per step for the gradients of groups of these sizes, beyond the backward pass.
+// `exchange_s`: what they take among all `ranks`.
+double GradientsPerStep(const std::vector<int>& gradient_groups, int ranks, double exchange_s,
+                        const AllReduceCosts& costs);
+
+// Whether means of any level end in an outer step.
+bool HasOuterStep(const Ladder& ladder);
+
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_AVERAGES_H_

@@ -65,12 +65,9 @@ class Planner {
 
   // Seconds per step for gradients and averages.
   double CommunicationOf(const std::vector<ModelLevel>& levels) const {
-    const int shared = LargestGroup(inputs_.gradient_groups);
-    double seconds = AveragesPerStep(levels, inputs_.costs);
-    if (shared > 1 && inputs_.costs.Of(ranks_) > 0) {
-      seconds += inputs_.gradient_exchange_s * inputs_.costs.Of(shared) / inputs_.costs.Of(ranks_);
-    }
-    return seconds;
+    return AveragesPerStep(levels, inputs_.costs) +
+           GradientsPerStep(inputs_.gradient_groups, ranks_, inputs_.gradient_exchange_s,
+                            inputs_.costs);
   }
 
   // The result has step_s 0 if the ladder cannot be played.
@@ -148,7 +145,7 @@ class Planner {
     if (inputs_.step < warmup) {
       plan_.advice = LadderAdvice::kWarmUp;
       plan_.reason = absl::StrCat("the warm-up ends at step ", warmup);
-    } else if (HasOuterStep()) {
+    } else if (HasOuterStep(inputs_.current)) {
       plan_.advice = LadderAdvice::kKeep;
       plan_.reason = absl::StrCat("the ladder ", DescribeLadder(inputs_.current),
                                   " has an outer step, whose rates are for its periods: it stays "
@@ -172,11 +169,6 @@ class Planner {
       plan_.advice = LadderAdvice::kKeep;
       plan_.reason = WhyKept(best);
     }
-  }
-
-  bool HasOuterStep() const {
-    return std::any_of(inputs_.current.begin(), inputs_.current.end(),
-                       [](const LadderLevel& level) { return level.outer; });
   }
 
   std::string WhyKept(const LadderPrediction* best) const {

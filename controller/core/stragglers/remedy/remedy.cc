@@ -18,6 +18,8 @@ const char* NameOf(RemedyKind kind) {
       return "ASK_PERSON";
     case RemedyKind::kStrategy:
       return "STRATEGY";
+    case RemedyKind::kOuterStep:
+      return "OUTER_STEP";
   }
   return "";
 }
@@ -68,6 +70,9 @@ std::string DescribeRemedy(const RemedyDecision& decision) {
       break;
     case RemedyKind::kStrategy:
       text = absl::StrCat("strategy ", DescribeStrategy(decision.strategy));
+      break;
+    case RemedyKind::kOuterStep:
+      text = absl::StrCat("outer steps: ", DescribeLadder(decision.ladder));
       break;
   }
   return decision.undoes > 0 ? absl::StrCat("undo of decision ", decision.undoes, ": ", text)

@@ -35,11 +35,19 @@ enum class RemedyKind {
   kShrink,     // The rank is given up, and the job goes on without.
   kAskPerson,  // Paceline neither can nor should do anything itself.
   kStrategy,   // Another strategy, if the job leaves the choice to the controller.
+  // Outer steps where exchanges take long: they change what is computed, so a person takes them.
+  kOuterStep,
 };
 
 // Whether the remedy changes what all ranks train by, and so concerns no single rank.
 constexpr bool IsOfPlan(RemedyKind kind) {
-  return kind == RemedyKind::kLadder || kind == RemedyKind::kStrategy;
+  return kind == RemedyKind::kLadder || kind == RemedyKind::kStrategy ||
+         kind == RemedyKind::kOuterStep;
+}
+
+// Whether Paceline only advises it, and neither the automation nor `job apply` carries it out.
+constexpr bool IsForPeople(RemedyKind kind) {
+  return kind == RemedyKind::kAskPerson || kind == RemedyKind::kOuterStep;
 }
 
 enum class DecisionState {
@@ -92,8 +100,9 @@ struct RemedyDecision {
   std::string reason;                             // One line.
 
   // What it does.
-  Ladder ladder;  // For kLadder: the one to take up,
-  Ladder former;  // and the one before.
+  // For kLadder: the one to take up. For kOuterStep: the one advised, whose `outer` is not stored.
+  Ladder ladder;
+  Ladder former;  // For kLadder: the one before.
   // The same for kStrategy; nothing: ddp.
   std::optional<SlipstreamChoice> strategy;
   std::optional<SlipstreamChoice> former_strategy;

@@ -44,6 +44,7 @@ double CostOf(RemedyKind kind, bool cold, double step_s, const RemedyCosts& defa
     case RemedyKind::kStrategy:
       return defaults.strategy_s;
     case RemedyKind::kAskPerson:
+    case RemedyKind::kOuterStep:
       break;
   }
   return 0;

@@ -167,6 +167,17 @@ RemedyActions RemedyPolicy::OnStrategyAdvice(const StrategyReport& report, const
   return Conclude(facts, now);
 }
 
+RemedyActions RemedyPolicy::OnOuterOutlook(const OuterReport& report, const RemedyFacts& facts,
+                                           Moment now) {
+  Follow(facts, now);
+  if (IsPresent(report.generation, report.plan_version, facts)) {
+    AdviseOuterSteps(report, facts, now);
+  } else {
+    ++ignored_;
+  }
+  return Conclude(facts, now);
+}
+
 void RemedyPolicy::TakeWish(std::optional<PlanWish> wish, RemedyKind kind,
                             const std::string& reason, Moment now) {
   // Ladders may differ a little from plan to plan.
@@ -195,7 +206,7 @@ std::optional<Refusal> RemedyPolicy::RefuseApply(int64_t id, const RemedyFacts& 
                    absl::StrCat(name, " is ", NameOf(decision->state),
                                 decision->outcome.empty() ? "" : ": ", decision->outcome)};
   }
-  if (decision->kind == RemedyKind::kAskPerson) {
+  if (IsForPeople(decision->kind)) {
     return Refusal{Refusal::Kind::kArgument, "ADVICE_NOT_APPLICABLE",
                    absl::StrCat(name, " is for people: ", decision->reason)};
   }
@@ -278,6 +289,7 @@ void RemedyPolicy::Follow(const RemedyFacts& facts, Moment now) {
   groups_.clear();
   slow_.clear();
   wish_.reset();
+  outer_seen_ = 0;
   recent_.Clear();
   doubted_until_.clear();
   const std::string what =

@@ -22,6 +22,10 @@
 //   - By itself (kAuto; strategies in kAdvise, too) the policy acts only if no brake is on, and not
 //     within `cool_down` of the end of an order, or of a check that ends badly.
 //   - A swap that no longer has a spare, nor a slot for another, has failed after `doubt`.
+//   - Outer steps are only advised, never ordered: where exchanges take `outer_share` of the steps
+//     in two successive plans although no rank is slow. The advice is withdrawn when they take less
+//     than `outer_keep_share`, or when a rank persists in being slow, and is not given again within
+//     `pause`.
 //   - What failed or did not help is not repeated for the same rank or node within `pause`. If
 //     nothing else is possible, a person is asked.
 //   - A ladder or strategy that did not help is taken back. So is the drain of a node, in whatever
@@ -54,6 +58,7 @@
 #include "controller/core/requests/refusal.h"
 #include "controller/core/stragglers/detector/verdict.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
+#include "controller/core/stragglers/ladder/outer_outlook.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 #include "controller/core/stragglers/remedy/remedy_check.h"
 #include "controller/core/stragglers/remedy/remedy_choice.h"
@@ -78,6 +83,12 @@ struct RemedyOptions {
   double ask_share = 0.05;
   // A person is told of a group with as large a share when this many seconds were lost.
   double tell_group_s = 30;
+  // Outer steps are advised from the first share of exchanges on, and until they take less than the
+  // second; if steps/s are predicted to grow by this factor, and as many seconds to be saved.
+  double outer_share = 0.3;
+  double outer_keep_share = 0.2;
+  double outer_speedup = 1.1;
+  double outer_gain_s = 60;
 };
 
 // How long the decision may be checked: twice the time of as many steps as a check may take, and at
@@ -114,6 +125,13 @@ struct StrategyReport {
   PlanVersion plan_version;
 };
 
+struct OuterReport {
+  OuterOutlook outlook;
+  std::string advice;  // DescribeOuterSteps.
+  Generation generation;
+  PlanVersion plan_version;
+};
+
 // What is to be done after an event, in this order.
 struct RemedyActions {
   std::vector<int64_t> store;    // Decisions that are new or have changed; ascending.
@@ -139,6 +157,8 @@ class RemedyPolicy {
   RemedyActions OnLadderPlan(const LadderReport& report, const RemedyFacts& facts, Moment now);
   RemedyActions OnStrategyAdvice(const StrategyReport& report, const RemedyFacts& facts,
                                  Moment now);
+  // With each new plan of a ladder or strategy, if the job exchanges without outer steps.
+  RemedyActions OnOuterOutlook(const OuterReport& report, const RemedyFacts& facts, Moment now);
 
   // The order was carried out, and all ranks train by it. `paid_s`: what it cost the job; 0: not
   // known. If it is not under way, nothing changes.
@@ -224,6 +244,7 @@ class RemedyPolicy {
   RemedyActions Conclude(const RemedyFacts& facts, Moment now);
   void AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, Moment now);
   void AdvisePlan(const RemedyFacts& facts, Moment now);
+  void AdviseOuterSteps(const OuterReport& report, const RemedyFacts& facts, Moment now);
   void AskPerson(RemedyDecision about, Moment now);
   RemedyDecision NewDecision(RemedyKind kind, const RemedyFacts& facts) const;
   void Advise(RemedyDecision decision, Moment now);
@@ -248,15 +269,17 @@ class RemedyPolicy {
   std::map<int, StragglerCase> groups_;  // By peer group; only those that have become slower.
   std::set<int> slow_;                   // Ranks that persist or are suspect.
   std::optional<PlanWish> wish_;
+  int outer_seen_ = 0;                   // Successive looks that see a gain in outer steps.
   StepMeter recent_;                     // For the present generation and plan version.
   StepMeter after_;                      // For the check under way.
   std::vector<ComparedSteps> compared_;  // For the check under way; oldest first.
   int64_t settling_ = 0;
-  std::map<int, absl::Time> doubted_until_;             // Steady; by peer group.
-  absl::Time hopeless_since_ = absl::InfiniteFuture();  // Steady; for the order under way.
-  absl::Time rests_until_ = absl::InfinitePast();       // Steady; for the automation.
-  absl::Time plan_rests_until_ = absl::InfinitePast();  // Steady; for ladder and strategy.
-  absl::Time now_ = absl::InfinitePast();               // Steady; time of the latest call.
+  std::map<int, absl::Time> doubted_until_;              // Steady; by peer group.
+  absl::Time hopeless_since_ = absl::InfiniteFuture();   // Steady; for the order under way.
+  absl::Time rests_until_ = absl::InfinitePast();        // Steady; for the automation.
+  absl::Time plan_rests_until_ = absl::InfinitePast();   // Steady; for ladder and strategy.
+  absl::Time outer_rests_until_ = absl::InfinitePast();  // Steady; for advice of outer steps.
+  absl::Time now_ = absl::InfinitePast();                // Steady; time of the latest call.
   int64_t ignored_ = 0;
   RemedyActions actions_;  // From the call under way.
 };

@@ -10,7 +10,14 @@
 namespace paceline {
 namespace {
 
+// How many successive looks must see a gain in outer steps.
+constexpr int kLooksForOuterSteps = 2;
+
 bool IsQuestion(const RemedyDecision& decision) { return decision.kind == RemedyKind::kAskPerson; }
+
+bool IsOpenOuterStep(const RemedyDecision& decision) {
+  return IsOpenAdvice(decision) && decision.kind == RemedyKind::kOuterStep;
+}
 
 // Whether there are more than one, and more than a quarter.
 bool IsMany(int slow, const RemedyFacts& facts) { return slow > 1 && 4 * slow > facts.ranks; }
@@ -158,6 +165,44 @@ void RemedyPolicy::AdvisePlan(const RemedyFacts& facts, Moment now) {
   }
 }
 
+void RemedyPolicy::AdviseOuterSteps(const OuterReport& report, const RemedyFacts& facts,
+                                    Moment now) {
+  if (mode_ == StragglerMode::kOff || !facts.running) return;
+  const OuterOutlook& outlook = report.outlook;
+  const bool is_open = std::any_of(decisions_.begin(), decisions_.end(), IsOpenOuterStep);
+  const double share = outlook.today.share();
+  const bool gains = share >= (is_open ? options_.outer_keep_share : options_.outer_share) &&
+                     outlook.speedup() >= options_.outer_speedup;
+  outer_seen_ = gains ? outer_seen_ + 1 : 0;
+  if (is_open) {
+    if (gains && cases_.empty()) return;
+    const std::string why = cases_.empty()
+                                ? absl::StrFormat(
+                                      "%.0f %% of a step is exchange, and outer steps would make "
+                                      "%.2f x the steps/s",
+                                      100 * share, outlook.speedup())
+                                : "a rank is slow, for which others wait";
+    WithdrawIf(IsOpenOuterStep, why, now);
+    outer_rests_until_ = now.steady + options_.pause;
+    return;
+  }
+  const auto before = recent_.Mean();
+  const bool may_be_slow = !slow_.empty() || !cases_.empty();
+  if (outer_seen_ < kLooksForOuterSteps || may_be_slow || now.steady < outer_rests_until_ ||
+      UnderWay() != nullptr || !before.has_value() || before->seconds <= 0) {
+    return;
+  }
+  RemedyDecision decision = NewDecision(RemedyKind::kOuterStep, facts);
+  decision.before = *before;
+  decision.predicted_s = before->seconds / outlook.speedup();
+  const double gain_s = (before->seconds - decision.predicted_s) *
+                        static_cast<double>(std::max<int64_t>(0, facts.steps_left));
+  if (gain_s < options_.outer_gain_s) return;
+  decision.ladder = {{outlook.period, LadderScope::kAll, 0, false}};
+  decision.reason = report.advice;
+  Advise(std::move(decision), now);
+}
+
 void RemedyPolicy::AskPerson(RemedyDecision about, Moment now) {
   const bool was_asked =
       std::any_of(decisions_.begin(), decisions_.end(), [&](const RemedyDecision& d) {
@@ -218,6 +263,7 @@ bool RemedyPolicy::IsByAutomation(int64_t id) const {
 }
 
 bool RemedyPolicy::IsAutomatic(const RemedyDecision& decision) const {
+  if (IsForPeople(decision.kind)) return false;
   return mode_ == StragglerMode::kAuto ||
          (mode_ == StragglerMode::kAdvise && decision.kind == RemedyKind::kStrategy);
 }

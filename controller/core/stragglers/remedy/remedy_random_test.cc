@@ -222,7 +222,7 @@ class History {
 
   void CheckOrder(const RemedyDecision& d) {
     ASSERT_EQ(d.state, DecisionState::kOrdered);
-    ASSERT_NE(d.kind, RemedyKind::kAskPerson);
+    ASSERT_FALSE(IsForPeople(d.kind));
     ASSERT_TRUE(job_.facts.running);
     ASSERT_EQ(d.automatic, !by_person_);
     if (d.kind == RemedyKind::kHotSwap) {
