@@ -10,20 +10,18 @@ none has seen, and the bytes that a rank sends per step. The last step is one af
 them averages, or begins to. A loss is bounded by 1 % above that of synchronous training; bytes by
 a tenth of its.
 
---links 100mbit,1gbit: fewer ways to train a larger Llama (dim 192, 2 layers, a million
-parameters), and how long each takes over links of these rates (links.py). Links change the time of
-a step, and nothing of what is learnt: so a seed's curve is that of a run without links, and only
-some steps are timed over each link, the ways in turn; that these have the same losses to the bit
-is checked. Reported are steps per second, and the time to a loss: of the steps until the training
-loss, a mean over all ranks and the last 50 steps, is at most 1 % above synchronous training's at
-the end (or at the least that this way comes to, if that is more), beside the time after which
-synchronous training is there. At 100 Mbit/s ways with outer steps are to take at most a tenth.
+--links 100mbit,1gbit: fewer ways to train a larger Llama (dim 192, 2 layers, a million parameters),
+and how long each takes over links of these rates (links.py). The others make a quarter more steps
+than synchronous training, and have a learning rate of their own: what is compared is the time of a
+whole run, to the loss that it ends with. Links change the time of a step, and nothing of what is
+learnt: so a seed's loss is that of a run without links, and only some steps are timed over each
+link, the ways in turn; that these have the same losses to the bit is checked. Reported are steps
+per second, and the time of the run. At 100 Mbit/s ways with outer steps are to take at most a tenth
+of synchronous training's time, to a loss of at most 1 % above its.
 """
 import argparse
 import dataclasses
 import math
-import operator
-import statistics
 import sys
 
 import links
@@ -31,17 +29,19 @@ import training
 from paceline_bench import Row, report
 
 RANKS = 8
+RATE = 3e-3
+MOMENTUM = 0.9
 PERIODS = (10, 50, 100)
 EVALUATED = "held-out.u16"
 WARMUP = 1  # Rounds then have as many steps as the period.
 LOSS_BOUND = 1.01
 BYTES_BOUND = 0.1
-# {sizes}, {length} of a sequence, {batch} of a rank, {steps} of the schedule.
+# {sizes}, {length} of a sequence, {batch} of a rank, the peak {rate} and {steps} of the schedule.
 SPEC = (
     "model {{ llama {{ {sizes} vocab_size: 256 }} }} "
     'data {{ train: "{{data}}" eval: "{{directory}}/' + EVALUATED + '" order: SHUFFLE '
     "sequence_length: {length} token_type: TOKEN_TYPE_UINT16 }} batch_per_rank: {batch} "
-    "optimizer {{ adamw {{}} learning_rate: 3e-3 }} "
+    "optimizer {{ adamw {{}} learning_rate: {rate} }} "
     "schedule {{ warmup_steps: 50 cosine {{ steps: {steps} }} }}")
 SMALL = {"sizes": "dim: 64 layers: 2 heads: 4 kv_heads: 4 ffn_dim: 192", "length": 64, "batch": 4}
 
@@ -54,8 +54,11 @@ ALPHA = 0.5
 LINKED = {"sizes": "dim: 192 layers: 2 heads: 4 kv_heads: 4 ffn_dim: 512", "length": 32, "batch": 1}
 LINKED_PERIODS = (50,)
 LINKED_TOKENS = 65_536  # Of held-out text.
+# Ranks that train by themselves take smaller steps: their gradients are of one sequence.
+LINKED_RATE = 1e-3
+LINKED_MOMENTUM = 0.6  # A run has few outer steps.
+LINKED_LONGER = 1.25  # Steps of the others beside synchronous training.
 TIMED = 100  # Steps over links, at least.
-WINDOW = 50  # Steps of which a loss is the mean.
 TIME_BOUND = 0.1
 BOUND_RATE = 100_000_000  # Bits per second to which the bound applies.
 
@@ -67,22 +70,20 @@ class Way:
     name: str
     strategy: str
 
+    def is_synchronous(self):
+        return self.strategy.startswith("ddp")
+
     def is_outer(self):
         return self.name.startswith("diloco")
 
 
 @dataclasses.dataclass
-class Curve:
-    """What a run without links has learnt, and sent."""
+class Run:
+    """A run without links."""
 
     loss: float  # At the end, on held-out text.
     sent: float  # Kilobytes per rank and step.
-    losses: list  # Of each rank, of each step.
-
-    def smooth(self):
-        """Mean losses of all ranks and WINDOW steps; the first ends after step WINDOW."""
-        means = [statistics.fmean(step) for step in zip(*self.losses)]
-        return [statistics.fmean(means[end - WINDOW:end]) for end in range(WINDOW, len(means) + 1)]
+    losses: list  # Of each rank, of each step of its training.
 
 
 def one_level(period, options):
@@ -122,23 +123,28 @@ def is_linked(way):
     return not way.name.startswith("ladder") and not way.name.endswith(single)
 
 
+def steps_of(way, args):
+    return args.steps if way.is_synchronous() else 1 + round((args.steps - 1) * args.longer)
+
+
 def case_of(way, args):
-    shared = ("" if way.strategy.startswith("ddp")
-              else f" warmup_steps: {WARMUP} gradient_group_size: 1")
-    spec = SPEC.format(**(LINKED if args.links else SMALL), steps=args.steps)
+    shared = "" if way.is_synchronous() else f" warmup_steps: {WARMUP} gradient_group_size: 1"
+    spec = SPEC.format(**(LINKED if args.links else SMALL), steps=steps_of(way, args),
+                       rate=RATE if way.is_synchronous() else args.learning_rate)
     return training.Case("llama", training.LLAMA.data,
                          f"{spec} strategy {{ {way.strategy}{shared} }}", [])
 
 
 def learn(runs, args, way, seed):
-    """The curve of a run without links."""
-    result = runs.run(case_of(way, args), RANKS, args.steps, seed)
+    """A run without links."""
+    steps = steps_of(way, args)
+    result = runs.run(case_of(way, args), RANKS, steps, seed)
     ranks = result["ranks"]
-    sent = sum(rank["wire_bytes"] for rank in ranks) / RANKS / args.steps / 1000
-    curve = Curve(result["evaluation"]["loss"], sent, [rank["losses"] for rank in ranks])
-    print(f"{way.name}, seed {seed}: loss {curve.loss:.4f}, {sent:.2f} KB a step",
-          file=sys.stderr, flush=True)
-    return curve
+    sent = sum(rank["wire_bytes"] for rank in ranks) / RANKS / steps / 1000
+    run = Run(result["evaluation"]["loss"], sent, [rank["losses"] for rank in ranks])
+    print(f"{way.name}, seed {seed}: loss {run.loss:.4f}, {sent:.2f} KB a step", file=sys.stderr,
+          flush=True)
+    return run
 
 
 def timed_steps(period):
@@ -148,11 +154,11 @@ def timed_steps(period):
     return first, first + math.ceil(TIMED / period) * period
 
 
-def time_step(runs, args, way, seed, rate, curve):
+def time_step(runs, args, way, seed, rate, unlinked):
     """Mean seconds of a step over links."""
     first, end = timed_steps(max(args.periods))
     ranks = runs.run(case_of(way, args), RANKS, end + 1, seed, rate)["ranks"]
-    if [rank["losses"] for rank in ranks] != [losses[:end + 1] for losses in curve.losses]:
+    if [rank["losses"] for rank in ranks] != [losses[:end + 1] for losses in unlinked.losses]:
         raise RuntimeError(f"{way.name}, seed {seed}: other losses over links of {rate} than "
                            "without, so that its time to a loss is not known")
     starts = ranks[0]["starts_ns"]
@@ -163,58 +169,49 @@ def time_step(runs, args, way, seed, rate, curve):
 
 
 def measure(runs, args):
-    """(curves, seconds of a step): by way, and by rate and way; a value per seed each."""
+    """(runs without links, seconds of a step): by way, and by rate and way; lists by seed."""
     chosen = [way for way in ways(args) if not args.links or is_linked(way)]
-    curves = {way: [] for way in chosen}
+    learnt = {way: [] for way in chosen}
     times = {rate: {way: [] for way in chosen} for rate in args.links}
     for seed in range(1, args.seeds + 1):
         for way in chosen:
-            curves[way].append(learn(runs, args, way, seed))
+            learnt[way].append(learn(runs, args, way, seed))
         for rate, seconds in times.items():
             for way in chosen:
-                seconds[way].append(time_step(runs, args, way, seed, rate, curves[way][-1]))
-    return curves, times
+                seconds[way].append(time_step(runs, args, way, seed, rate, learnt[way][-1]))
+    return learnt, times
 
 
-def rows_of_curves(curves):
-    (_, synchronous), *_ = curves.items()
-    for way, learnt in curves.items():
+def rows_of_runs(learnt):
+    (_, synchronous), *_ = learnt.items()
+    for way, own in learnt.items():
         for metric, unit, value, bound in (("loss at the end", "nats", "loss", LOSS_BOUND),
                                            ("sent per step", "KB", "sent", BYTES_BOUND)):
             row = Row(case=way.name, metric=metric, unit=unit,
-                      ours=[getattr(curve, value) for curve in learnt])
-            if learnt is not synchronous:
-                row.peers = {"synchronous": [getattr(curve, value) for curve in synchronous]}
+                      ours=[getattr(run, value) for run in own])
+            if not way.is_synchronous():
+                row.peers = {"synchronous": [getattr(run, value) for run in synchronous]}
                 row.target = bound if way.is_outer() else None
             yield row
 
 
-def reach(curve, synchronous):
-    """(a loss that both reach, steps until this curve does, steps until synchronous training)."""
-    own, other = curve.smooth(), synchronous.smooth()
-    loss = max(LOSS_BOUND * other[-1], min(own))
-    return loss, *(WINDOW + next(step for step, value in enumerate(losses) if value <= loss)
-                   for losses in (own, other))
-
-
-def rows_of_times(rate, curves, times):
-    """times: seconds of a step over links of that rate."""
-    (first, synchronous), *others = curves.items()
-    paces = [1 / seconds for seconds in times[first]]
-    pace = {"metric": "pace", "unit": "steps/s", "better": "higher"}
-    yield Row(case=f"{first.name}, {rate}", ours=paces, **pace)
-    for way, learnt in others:
-        case = f"{way.name}, {rate}"
-        yield Row(case=case, ours=[1 / seconds for seconds in times[way]],
-                  peers={"synchronous": paces}, **pace)
-        losses, steps, peer_steps = zip(*map(reach, learnt, synchronous))
-        is_bound = way.is_outer() and links.bits_per_second(rate) == BOUND_RATE
-        yield Row(case=case, metric="time to a loss", unit="s",
-                  ours=list(map(operator.mul, steps, times[way])),
-                  peers={"synchronous": list(map(operator.mul, peer_steps, times[first]))},
-                  target=TIME_BOUND if is_bound else None)
-        yield Row(case=case, metric="that loss", unit="nats", ours=list(losses),
-                  peers={"synchronous, at the end": [curve.smooth()[-1] for curve in synchronous]})
+def rows_of_times(args, rate, times):
+    """times: seconds of a step over links of that rate, by way."""
+    synchronous = None
+    for way, seconds in times.items():
+        paces = [1 / value for value in seconds]
+        totals = [steps_of(way, args) * value for value in seconds]
+        rows = [Row(case=f"{way.name}, {rate}", metric="pace", unit="steps/s", better="higher",
+                    ours=paces),
+                Row(case=f"{way.name}, {rate}", metric="time to the loss", unit="s", ours=totals)]
+        if synchronous is None:
+            synchronous = paces, totals
+        else:
+            for row, values in zip(rows, synchronous):
+                row.peers = {"synchronous": values}
+            if way.is_outer() and links.bits_per_second(rate) == BOUND_RATE:
+                rows[1].target = TIME_BOUND
+        yield from rows
 
 
 def rates(text):
@@ -232,16 +229,29 @@ def arguments():
     parser.add_argument("--periods", type=lambda text: [int(part) for part in text.split(",")],
                         help="steps between two means of all ranks: 10,50,100; with --links 50")
     parser.add_argument("--rate", type=float, default=0.7, help="of the outer step")
-    parser.add_argument("--momentum", type=float, default=0.9, help="of the outer step")
+    parser.add_argument("--momentum", type=float,
+                        help=f"of the outer step: {MOMENTUM}; with --links {LINKED_MOMENTUM}")
+    parser.add_argument("--learning-rate", type=float,
+                        help=f"of all but synchronous training, whose is {RATE}: the same; with "
+                        f"--links {LINKED_RATE}")
+    parser.add_argument("--longer", type=float,
+                        help="steps of all but synchronous training, as a multiple of its: 1; with "
+                        f"--links {LINKED_LONGER}")
     parser.add_argument("--links", type=rates, default=[], metavar="RATE[,RATE...]",
                         help="time the ways over links of these rates, such as 100mbit,1gbit, too")
     args = parser.parse_args()
-    args.periods = args.periods or list(LINKED_PERIODS if args.links else PERIODS)
-    if any((args.steps - 1) % period for period in args.periods):
-        parser.error("--steps is to be one more than a multiple of each period")
-    least = max(WINDOW, timed_steps(max(args.periods))[1] + 1)
-    if args.links and args.steps < least:
-        parser.error(f"with --links --steps is to be {least} or more")
+    defaults = ((LINKED_PERIODS, LINKED_MOMENTUM, LINKED_RATE, LINKED_LONGER) if args.links
+                else (PERIODS, MOMENTUM, RATE, 1))
+    for name, default in zip(("periods", "momentum", "learning_rate", "longer"), defaults):
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+    lengths = [steps_of(way, args) for way in ways(args)]
+    if any((steps - 1) % period for period in args.periods for steps in lengths):
+        parser.error("--steps, and the steps by --longer, are to be one more than a multiple of "
+                     "each period")
+    least = timed_steps(max(args.periods))[1] + 1
+    if args.links and min(lengths) < least:
+        parser.error(f"a run is to have {least} steps or more with --links")
     return args
 
 
@@ -255,10 +265,10 @@ def main():
     with training.Training() as runs:
         training.write_tokens(runs.directory / EVALUATED, "torch/optim",
                               LINKED_TOKENS if args.links else None)
-        curves, times = measure(runs, args)
-    rows = list(rows_of_curves(curves))
+        learnt, times = measure(runs, args)
+    rows = list(rows_of_runs(learnt))
     for rate, seconds in times.items():
-        rows += rows_of_times(rate, curves, seconds)
+        rows += rows_of_times(args, rate, seconds)
     return report("outer", rows)
 
 
