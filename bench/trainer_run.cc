@@ -47,6 +47,8 @@ struct Options {
   std::string directory;  // Existing and empty; short enough for a socket's path.
   int ranks = 1;
   int threads = 1;
+  std::string interface = "lo";          // What the trainers use for collectives and the store.
+  std::string store_host = "127.0.0.1";  // Rank 0's address on it.
 };
 
 constexpr char kJob[] = "job-00000000bench";
@@ -227,7 +229,7 @@ class TrainerRun {
     const bool is_new = sockets_.emplace(rank, fd).second;
     const bool has_store = store_address_.empty() && rank == 0 && status.store_port() > 0;
     if (has_store) {
-      store_address_ = absl::StrCat("127.0.0.1:", status.store_port());
+      store_address_ = absl::StrCat(options_.store_host, ":", status.store_port());
       for (const auto& [other, socket] : sockets_) PACELINE_RETURN_IF_ERROR(Send(other, socket));
     } else if (is_new) {
       PACELINE_RETURN_IF_ERROR(Send(rank, fd));
@@ -272,7 +274,7 @@ class TrainerRun {
     config.set_world_size(options_.ranks);
     config.set_slot(rank);
     config.set_threads(options_.threads);
-    config.set_interface("lo");
+    config.set_interface(options_.interface);
     *command.mutable_plan() = MakeTrainingPlan(
         /*version=*/1, spec_.strategy(),
         std::vector<RankHome>(static_cast<size_t>(options_.ranks)));
@@ -326,6 +328,10 @@ int Main(int argc, char** argv) {
   app.add_option("--dir", options.directory, "existing empty directory to work in")->required();
   app.add_option("--ranks", options.ranks, "number of trainers")->capture_default_str();
   app.add_option("--threads", options.threads, "threads of each trainer")->capture_default_str();
+  app.add_option("--interface", options.interface, "network interface of the trainers")
+      ->capture_default_str();
+  app.add_option("--store-host", options.store_host, "address of rank 0 on that interface")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   TrainerRun run(options);

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+import links
 import paceline_bench
 
 SITE_PACKAGES = next(paceline_bench.ROOT.glob(".venv/lib/python3*/site-packages"))
@@ -85,18 +86,19 @@ class Training:
         first = result["ranks"][0]
         return first["starts_ns"], first["starts_ns"][0] + first["totals_ns"][0] - result["spawned_ns"]
 
-    def run(self, case, ranks, steps, seed=1):
-        """What trainer_run prints of one run of our trainer."""
+    def run(self, case, ranks, steps, seed=1, rate=None):
+        """What trainer_run prints of one run of our trainer; over links of that rate, if any."""
         work = self._new_folder()
         spec = work / "spec.textproto"
         training = case.spec.replace("{data}", str(self.directory / case.data))
         training = training.replace("{directory}", str(self.directory))
         spec.write_text(SPEC.format(ranks=ranks, steps=steps, seed=seed, threads=THREADS,
                                     training=training), encoding="utf-8")
-        output = subprocess.run(
-            [self.runner, "--trainer", self.trainer, "--spec", spec, "--dir", work,
-             "--ranks", str(ranks), "--threads", str(THREADS)],
-            check=True, stdout=subprocess.PIPE, text=True).stdout
+        command = [self.runner, "--spec", spec, "--dir", work, "--ranks", str(ranks), "--threads",
+                   str(THREADS)]
+        command = ([*command, "--trainer", self.trainer] if rate is None
+                   else links.over(rate, ranks, self.trainer, command))
+        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         return json.loads(output)
 
     def python(self, case, ranks, steps, *options, peer=PEER):
@@ -157,12 +159,12 @@ def session_environment(script, arguments):
                 ARGUMENTS=" ".join(map(str, arguments)))
 
 
-def write_tokens(path, folder="torch/nn/modules"):
-    """A megabyte of Python's sources, each byte a token of 16 bits."""
+def write_tokens(path, folder="torch/nn/modules", most=None):
+    """A megabyte of Python's sources, or so many bytes; each byte a token of 16 bits."""
     text = b""
     for source in sorted((SITE_PACKAGES / folder).glob("*.py")):
         text += source.read_bytes()
-    path.write_bytes(b"".join(bytes((byte, 0)) for byte in text))
+    path.write_bytes(b"".join(bytes((byte, 0)) for byte in text[:most]))
 
 
 def step_ms(starts):

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 name=${1:-}
 if [[ -z $name || ! -f bench/$name.py ]]; then
   echo "which benchmark? make bench NAME=$(cd bench && printf '%s\n' *.py |
-    grep -vE '^(failures|paceline_bench|training).py$' | sed 's/\.py$//' | paste -sd '|')" >&2
+    grep -vE '^(failures|links|paceline_bench|training).py$' | sed 's/\.py$//' | paste -sd '|')" >&2
   exit 2
 fi
 shift
