@@ -50,7 +50,7 @@ TEST(GradientsTest, GradientsBelowTheLimitAreNotWritten) {
   EXPECT_GT(written(), before);
   // NaN is above each limit.
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  ClipGradients(parameters, at::scalar_tensor(nan), 14);
+  ClipGradients(parameters, at::tensor(nan).reshape({}), 14);
   EXPECT_TRUE(std::isnan(parameters[0].grad()[0].item<float>()));
 }
 
