@@ -202,7 +202,7 @@ def rows_of_times(args, rate, times):
         totals = [steps_of(way, args) * value for value in seconds]
         rows = [Row(case=f"{way.name}, {rate}", metric="pace", unit="steps/s", better="higher",
                     ours=paces),
-                Row(case=f"{way.name}, {rate}", metric="time to the loss", unit="s", ours=totals)]
+                Row(case=f"{way.name}, {rate}", metric="time of the run", unit="s", ours=totals)]
         if synchronous is None:
             synchronous = paces, totals
         else:
