@@ -31,7 +31,6 @@ Make = Callable[[str, List[int]], dist.ProcessGroup]
 _c10d: Any = import_module("torch.distributed.distributed_c10d")
 _random: Any = import_module("torch.distributed.tensor._random")
 _redistribute: Any = import_module("torch.distributed.tensor._redistribute")
-_debug: Any = import_module("torch.distributed.tensor.debug")
 
 
 class ReplicaMesh:
@@ -50,6 +49,12 @@ class ReplicaMesh:
 
         Raises RuntimeError if there is a default process group.
         """
+        try:
+            self._debug: Any = import_module("torch.distributed.tensor.debug")
+        except ModuleNotFoundError as error:  # torch does not install what it imports there.
+            raise ModuleNotFoundError(
+                f"sessions with shards need {error.name}: pip install {error.name}",
+                name=error.name) from error
         if dist.is_initialized():
             raise RuntimeError("torch has a default process group, and run.mesh makes its own: "
                                "leave out init_process_group, and read run.mesh before "
@@ -129,7 +134,7 @@ class ReplicaMesh:
             private._coordinate_on_dim = private._compute_coordinate_on_dim()
         # DTensor keeps sizes of shards that it has computed, whatever the position was.
         _redistribute._gen_transform_infos.cache_clear()
-        _debug._clear_sharding_prop_cache()
+        self._debug._clear_sharding_prop_cache()
 
     def _has(self, mesh: DeviceMesh) -> bool:
         """Whether its groups are of this. DTensor makes some that have none."""

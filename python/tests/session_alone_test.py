@@ -26,6 +26,27 @@ def make():
     return model, torch.optim.SGD(model.parameters(), lr=0.1)
 
 
+# Attaches where there is no numpy, which torch does not install.
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None
+import torch
+import paceline
+run = paceline.init(steps=1, batch_per_rank=2)
+model = torch.nn.Linear(4, 3)
+run.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+"""
+
+
+class EnvironmentTest(unittest.TestCase):
+
+    def test_needs_no_numpy(self):
+        done = subprocess.run([sys.executable, "-c", WITHOUT_NUMPY], check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
 class MistakesTest(unittest.TestCase):
     """Each is told, with what to do instead."""
 

@@ -34,9 +34,9 @@ for step in run.steps():
         for x, y in step.batches(loader):
             step.backward((model(x) - y).square().mean())
         step.update()
-weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+weights = torch.cat([p.detach().flatten().view(torch.uint8) for p in model.parameters()])
 with open(f"{os.environ['OUT']}/{run.rank}", "w") as file:
-    print(type(run._engine).__module__, hashlib.sha256(weights).hexdigest(), file=file)
+    print(type(run._engine).__module__, hashlib.sha256(bytes(weights.tolist())).hexdigest(), file=file)
 """
 JOB = """
 name: {name}
