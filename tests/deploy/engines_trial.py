@@ -10,6 +10,7 @@ import glob
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -65,9 +66,17 @@ def call(*argv, **options):
 
 
 def interpreter(python):
+    """An installed one, if there is one: those of build/wheel-inputs need libffi.so.7, which Debian 12
+    has not."""
     if python == OWN_PYTHON:
         return os.path.realpath(sys.executable)
-    return ROOT / f"build/wheel-inputs/python-{python}/bin/python{python}"
+    candidates = [shutil.which(f"python{python}"),
+                  ROOT / f"build/wheel-inputs/python-{python}/bin/python{python}"]
+    for candidate in filter(None, candidates):
+        if subprocess.run([candidate, "-c", "import ctypes"], stdin=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            return candidate
+    return sys.exit(f"no CPython {python} that can import ctypes: put one into PATH")
 
 
 def torch_versions():
