@@ -16,9 +16,8 @@ GPT2 = training.Case("gpt2", training.LLAMA.data, "",
 
 def ways(runs):
     return {"": (lambda *run: runs.session(*run, peer=PEER, batch=BATCH),
-                 lambda *run: runs.python(*run, peer=PEER)[0])}
+                 {"transformers": lambda *run: runs.python(*run, peer=PEER)[0]})}
 
 
 if __name__ == "__main__":
-    sys.exit(training.compare_steps("hf", __doc__, ways, target=1.005, of=(GPT2,),
-                                    peer="transformers"))
+    sys.exit(training.compare_steps("hf", __doc__, ways, target=1.005, of=(GPT2,)))

@@ -12,7 +12,7 @@ import training
 def ways(runs):
     def with_options(*options):
         return (lambda *run: runs.session(*run, *options),
-                lambda *run: runs.python(*run, *options)[0])
+                {"python ddp": lambda *run: runs.python(*run, *options)[0]})
 
     return {"": with_options("--fused"), ", compiled": with_options("--fused", "--compile")}
 

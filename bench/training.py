@@ -173,12 +173,12 @@ def step_ms(starts):
     return statistics.median(b - a for a, b in zip(settled, settled[1:])) / 1e6
 
 
-def compare_steps(bench, doc, ways, target, of=(RESNET18, LLAMA), peer="python ddp"):
-    """Compares the steps of two kinds of runs, which alternate. Returns the process's exit code.
+def compare_steps(bench, doc, ways, target, of=(RESNET18, LLAMA)):
+    """Compares the steps of kinds of runs, which take turns. Returns the process's exit code.
 
-    ways(runs): {what is added to the case: (ours, the peer's)}; each is called with a case, the
-    number of ranks and of steps, and returns the starts of the steps. `doc`: of the benchmark.
-    `of`: the cases. `peer`: its name.
+    ways(runs): {what is added to the case: (ours, {peer: its runs})}; each is called with a case,
+    the number of ranks and of steps, and returns the starts of the steps. `doc`: of the benchmark.
+    `of`: the cases.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each kind and case")
@@ -190,11 +190,13 @@ def compare_steps(bench, doc, ways, target, of=(RESNET18, LLAMA), peer="python d
     rows = []
     with Training() as runs:
         for (added, sides), case, ranks in itertools.product(ways(runs).items(), cases, (1, 2)):
-            ours, ddp = [], []
+            ours, peers = sides
+            times = [[] for _ in range(1 + len(peers))]
             for _ in range(args.rounds):
-                for times, side in zip((ours, ddp), sides):
-                    times.append(step_ms(side(case, ranks, args.steps)))
+                for values, side in zip(times, (ours, *peers.values())):
+                    values.append(step_ms(side(case, ranks, args.steps)))
             rows.append(paceline_bench.Row(
                 case=f"{case.name}, {ranks} rank{'s' if ranks > 1 else ''}{added}",
-                metric="step time", unit="ms", ours=ours, peers={peer: ddp}, target=target))
+                metric="step time", unit="ms", ours=times[0], peers=dict(zip(peers, times[1:])),
+                target=target))
     return paceline_bench.report(bench, rows)
