@@ -12,6 +12,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -102,7 +103,7 @@ class ImportTest(unittest.TestCase):
         code, _, err = self.run_(*arguments, **more)
         self.assertEqual(code, 0, err)
         self.assertEqual(read(self.out), (2, len(WORDS), tokens_of(texts)))
-        self.assertFalse(os.path.exists(f"{self.out}.import"))
+        self.assertEqual(list(self.folder.glob("*.import")), [])
 
     def lines(self, name="texts.jsonl", texts=None):
         path = self.folder / name
@@ -396,6 +397,54 @@ class ImportTest(unittest.TestCase):
         with open(f"{self.out}.import/lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.fails("another import writes", self.lines())
+
+    def starts_meanwhile(self, *arguments):
+        """What an import says that starts while another one is under way."""
+        path = self.lines()
+        make, found = pieces.make_piece, []
+
+        def start_another(settings, piece):
+            if not found:
+                found.append(None)
+                found[0] = self.run_(path, *arguments)
+            return make(settings, piece)
+
+        with mock.patch.object(command, "make_piece", start_another):
+            code, _, err = self.run_(path, "--eval-out", self.folder / "eval.tokens",
+                                     "--eval-share", "0.3")
+        self.assertEqual(code, 0, err)
+        return found[0]
+
+    def test_two_imports_with_any_result_in_common_do_not_meet(self):
+        evaluation, second = self.folder / "eval.tokens", self.folder / "second.tokens"
+        for arguments, held in (
+                (("--out", second, "--eval-out", evaluation), evaluation),
+                (("--out", second, "--eval-out", self.out), self.out),
+                (("--out", evaluation), evaluation),
+                (("--out", f"{self.out}.json"), f"{self.out}.json")):
+            share = ("--eval-share", "0.3") if "--eval-out" in arguments else ()
+            code, _, err = self.starts_meanwhile(*arguments, *share)
+            self.assertEqual(code, 1, err)
+            self.assertIn(f"another import writes {held} (process {os.getpid()} on "
+                          f"{socket.gethostname()}, with --out {self.out}); wait for its end, or "
+                          "give the result another name", err)
+            self.assertEqual(list(self.folder.glob("*.import")), [])
+            self.assertFalse(second.exists())
+        code, _, err = self.starts_meanwhile("--out", second)
+        self.assertEqual(code, 0, err)
+        self.assertEqual(read(second)[2], tokens_of(TEXTS))
+
+    def test_locks_of_imports_that_were_killed_hold_nobody_up(self):
+        evaluation = self.folder / "eval.tokens"
+        for name in ("out.tokens", "out.tokens.json", "eval.tokens"):
+            (self.folder / f"{name}.import").mkdir()
+            (self.folder / f"{name}.import/lock").write_text("process 1 on w0")
+        # Of an import with this --out, which goes on later.
+        piece = self.folder / "eval.tokens.import/1.train"
+        piece.write_bytes(b"")
+        code, _, err = self.run_(self.lines(), "--eval-out", evaluation, "--eval-share", "0.3")
+        self.assertEqual(code, 0, err)
+        self.assertEqual([str(one) for one in self.folder.rglob("*.import/*")], [str(piece)])
 
     def test_an_import_that_ends_meanwhile_takes_its_folder_with_it(self):
         take = fcntl.flock
