@@ -291,6 +291,15 @@ TEST_F(OutputsTest, ClusterAndQueuesAtAGlance) {
   EXPECT_THAT(Paceline({"queue", "list", "-o", "json"}).out, HasSubstr("\"job-story\""));
 }
 
+TEST_F(OutputsTest, AQueueHasTheRanksThatItsJobsHaveAndThoseThatTheyWant) {
+  v1::Job grown = JobOf("digits", v1::RUNNING, 2, 20);
+  for (int rank = 0; rank < 3; ++rank) grown.add_ranks();
+  controller_.SetJobs({grown, JobOf("story", v1::QUEUED, 1, 10)});
+  EXPECT_THAT(Paceline({"queue", "list"}).out, HasSubstr("default        1         1      3"));
+  EXPECT_THAT(Paceline({"queue", "list", "-o", "json"}).out,
+              HasSubstr("\"ranks\": 3,\n   \"ranks_wanted\": 2\n"));
+}
+
 TEST_F(OutputsTest, ReportIsWrittenWithoutSecrets) {
   v1::Job job = JobOf("digits", v1::FAILED, 2, 20);
   job.set_reason("wandb: api_key=0123456789abcdef was refused");

@@ -185,6 +185,7 @@ v1::Membership ToProto(const Membership& membership) {
     out.mutable_copies()->set_settled_step(copies.settled_step);
     out.mutable_copies()->set_restore(copies.restore);
   }
+  if (membership.saved_step.has_value()) out.set_saved_step(*membership.saved_step);
   return out;
 }
 

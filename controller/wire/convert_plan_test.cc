@@ -86,6 +86,15 @@ TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   EXPECT_TRUE(ToProto(membership).averages_first());
 }
 
+TEST(ConvertPlanTest, ThatNothingIsSavedYetIsSaid) {
+  Membership membership;
+  EXPECT_FALSE(ToProto(membership).has_saved_step());
+  membership.saved_step = 0;
+  EXPECT_TRUE(ToProto(membership).has_saved_step());
+  membership.saved_step = 20;
+  EXPECT_EQ(ToProto(membership).saved_step(), 20);
+}
+
 TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {
   v1::Strategy strategy;
   strategy.mutable_local_sgd()->set_period(500);

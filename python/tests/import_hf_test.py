@@ -1,22 +1,11 @@
-"""`python -m paceline.import_hf`, as `paceline data import-hf` runs it."""
+"""`python -m paceline.import_hf`, as `paceline data import-hf` runs it: what it reads and makes."""
 
-import array
-import contextlib
-import errno
-import fcntl
 import gzip
-import hashlib
-import io
 import json
 import os
 import pathlib
 import shutil
-import signal
-import struct
-import subprocess
 import sys
-import tempfile
-import time
 import unittest
 from unittest import mock
 
@@ -25,91 +14,14 @@ import pyarrow.parquet
 import tokenizers
 
 sys.path.insert(0, os.path.abspath("python"))
+from import_hf_fixture import TEXTS, WORDS, ImportFixture, read, tokens_of  # noqa: E402
+from import_hf_resume_cases import ResumeTest  # noqa: E402, F401  # pylint: disable=unused-import
 from paceline.import_hf import __main__ as command  # noqa: E402
 from paceline.import_hf import pieces, sources  # noqa: E402
 
-# As cli/verbs/program/python_module.cc starts it.
-START = ("import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
-         "sys.exit(importlib.import_module(sys.argv.pop(1)).run())")
-WORDS = ["<end>", "a", "b", "c", "d", "é"]
-TEXTS = [" ".join(WORDS[1 + (i + j) % 5] for j in range(1 + i * 7 % 11)) for i in range(700)]
 
-
-def tokens_of(texts):
-    return [WORDS.index(word) for text in texts for word in [*text.split(), "<end>"]]
-
-
-def read(path):
-    """The header and the tokens of a token file."""
-    data = pathlib.Path(path).read_bytes()
-    magic, version, size, count, vocab, offset, digest = struct.unpack("<8sIIQQQ24s", data[:64])
-    assert (magic, version, offset) == (b"PCLTOKEN", 1, 64), data[:64]
-    assert digest == hashlib.sha256(data[64:]).digest()[:24]
-    tokens = array.array("H" if size == 2 else "I", data[64:])
-    assert len(tokens) == count
-    return size, vocab, list(tokens)
-
-
-def child_of(parent):
-    """A process that reads texts for the import."""
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == parent and b"spawn_main" in (stat.parent / "cmdline").read_bytes():
-                return int(stat.parent.name)
-    raise AssertionError(f"{parent} has no child")
-
-
-class ImportTest(unittest.TestCase):
-    """Sources of each kind, and what becomes of an import that is cut off."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name).resolve()
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(
-            {word: i for i, word in enumerate(WORDS)}, unk_token="<end>"))
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-        # Meant for batches of a model; a text is to be whole.
-        tokenizer.enable_truncation(3)
-        tokenizer.enable_padding(length=5)
-        self.tokenizer = self.folder / "tokenizer.json"
-        tokenizer.save(str(self.tokenizer))
-        self.out = self.folder / "out.tokens"
-        # Small pieces.
-        for name, value in (("_PIECE_BYTES", 1000), ("_PIECE_ROWS", 90)):
-            patch = mock.patch.object(sources, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-
-    def run_(self, *arguments, workers=1, end="<end>"):
-        out, err = io.StringIO(), io.StringIO()
-        given = ["--tokenizer", str(self.tokenizer), "--out", str(self.out),
-                 "--workers", str(workers), *map(str, arguments)]
-        if end is not None:
-            given += ["--end-token", end]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = command.run(given)
-        return code, out.getvalue(), err.getvalue()
-
-    def fails(self, text, *arguments, **more):
-        code, _, err = self.run_(*arguments, **more)
-        self.assertNotEqual(code, 0)
-        self.assertIn(text, err)
-        self.assertFalse(self.out.exists())
-
-    def imports(self, texts, *arguments, **more):
-        code, _, err = self.run_(*arguments, **more)
-        self.assertEqual(code, 0, err)
-        self.assertEqual(read(self.out), (2, len(WORDS), tokens_of(texts)))
-        self.assertFalse(os.path.exists(f"{self.out}.import"))
-
-    def lines(self, name="texts.jsonl", texts=None):
-        path = self.folder / name
-        path.write_text("".join(json.dumps({"id": i, "text": text}, ensure_ascii=False) + "\n"
-                                for i, text in enumerate(TEXTS if texts is None else texts)),
-                        encoding="utf-8")
-        return path
+class ImportTest(ImportFixture):
+    """Sources of each kind, the tokens that are made of them, and what is refused."""
 
     def stream(self, path, texts):
         """As datasets writes it."""
@@ -209,121 +121,6 @@ class ImportTest(unittest.TestCase):
         self.assertEqual(made["files"][0]["hash"], self.out.read_bytes()[40:64].hex())
         self.assertEqual(json.loads((self.folder / "out.tokens.json").read_text()), made)
 
-    def test_an_import_that_was_cut_off_goes_on(self):
-        path = self.lines()
-        make, made = pieces.make_piece, []
-
-        def cut_off(settings, piece):
-            if len(made) == 5:
-                (pathlib.Path(settings.folder) / f"{piece.name}.train.new").write_bytes(b"torn")
-                raise KeyboardInterrupt
-            made.append(piece)
-            return make(settings, piece)
-
-        with mock.patch.object(command, "make_piece", cut_off):
-            code, _, err = self.run_(path)
-            self.assertEqual(code, 130)
-            self.assertIn("the same command goes on", err)
-            self.assertFalse(self.out.exists())
-            # One that is not whole is made again.
-            torn = made[2]
-            os.truncate(f"{self.out}.import/{torn.name}.train", 2)
-            made[:] = [None] * 4
-            code, _, err = self.run_(path)
-            self.assertEqual(made[4:], [torn])
-            self.assertIn("4 of ", err)
-        self.imports(TEXTS, path)
-
-    def test_pieces_of_another_import_are_refused(self):
-        path = self.lines()
-        with mock.patch.object(command, "make_piece", side_effect=KeyboardInterrupt):
-            self.run_(path)
-        self.fails("pieces of an import with other values of end token", path, end="a")
-        self.fails("other values of column", path, "--column", "id")
-        self.fails("remove it, and the import begins anew", path, end="a")
-
-    def test_of_a_source_that_was_mended_only_its_pieces_are_made_again(self):
-        paths = [self.lines(f"{i}.jsonl", TEXTS[100 * i:100 * i + 100]) for i in range(4)]
-        with paths[2].open("a", encoding="utf-8") as file:
-            file.write('{"text": 3}\n')
-        self.fails(f"{paths[2]}: at offset", *paths)
-        make, made = pieces.make_piece, []
-
-        def note(settings, piece):
-            made.append(piece.file.path)
-            return make(settings, piece)
-
-        # Shorter, so that it has another number of pieces.
-        self.lines("2.jsonl", TEXTS[200:230])
-        with mock.patch.object(command, "make_piece", note):
-            self.imports(TEXTS[:230] + TEXTS[300:400], *paths)
-        self.assertEqual(set(made), {str(paths[2]), str(paths[3])})
-
-    def test_a_source_that_was_changed_is_read_whole_again(self):
-        path = self.lines()
-        make, made = pieces.make_piece, []
-
-        def cut_off(settings, piece):
-            if len(made) == 5:
-                raise KeyboardInterrupt
-            made.append(piece)
-            return make(settings, piece)
-
-        with mock.patch.object(command, "make_piece", cut_off):
-            self.run_(path)
-        # As long as before, with the time of before, as an archive may give it to all its files.
-        before = path.stat()
-        text = path.read_text(encoding="utf-8").replace('"a b', '"b a', 1)
-        path.write_text(text, encoding="utf-8")
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        texts = [json.loads(line)["text"] for line in text.splitlines()]
-        self.assertNotEqual(texts, TEXTS)
-        self.imports(texts, path)
-
-    def test_other_sources_may_be_given(self):
-        first, second = self.lines("1.jsonl", TEXTS[:300]), self.lines("2.jsonl", TEXTS[300:])
-        with mock.patch.object(command, "_join", side_effect=KeyboardInterrupt):
-            self.run_(first, second)
-        with mock.patch.object(command, "make_piece", side_effect=AssertionError):
-            self.imports(TEXTS[300:] + TEXTS[:300], second, first)
-
-    def test_a_source_that_changes_meanwhile(self):
-        path = self.lines()
-        make = pieces.make_piece
-
-        def change(settings, piece):
-            if piece.begin == 3000:
-                os.utime(path, ns=(0, 0))
-            return make(settings, piece)
-
-        with mock.patch.object(command, "make_piece", change):
-            self.fails(f"{path} has changed while it was read; the same command", path)
-        self.imports(TEXTS, path)
-
-    def test_another_version_of_the_tokenizers_library(self):
-        path = self.lines()
-        with mock.patch.object(command, "make_piece", side_effect=KeyboardInterrupt):
-            self.run_(path)
-        with mock.patch.object(tokenizers, "__version__", "0.0"):
-            self.fails("other values of version of tokenizers", path)
-
-    def test_a_full_disk(self):
-        path = self.lines()
-        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        done = []
-
-        def sync(_file):
-            done.append(1)
-            if len(done) > 9:
-                raise full
-
-        with mock.patch.object(os, "fsync", sync):
-            self.fails("cannot be written: No space left on device; the same command goes on", path)
-        code, _, err = self.run_(path)
-        self.assertEqual(code, 0, err)
-        self.assertIn("pieces are there already", err)
-        self.assertEqual(read(self.out)[2], tokens_of(TEXTS))
-
     def test_results_that_cannot_be_written_are_refused_at_once(self):
         path = self.lines()
         with mock.patch.object(command, "make_piece", side_effect=AssertionError):
@@ -341,73 +138,6 @@ class ImportTest(unittest.TestCase):
         path = self.lines()
         with mock.patch.object(pieces, "_CHARACTERS_AT_A_TIME", 50):
             self.imports(TEXTS, path)
-
-    @contextlib.contextmanager
-    def importing(self):
-        """An import of two processes, which wait for what they are to read."""
-        fifos = [self.folder / f"{i}.jsonl.gz" for i in range(2)]
-        for fifo in fifos:
-            os.mkfifo(fifo)
-        with subprocess.Popen(
-                [sys.executable, "-I", "-B", "-c", START, os.path.abspath("python"),
-                 "paceline.import_hf.__main__", "--tokenizer", self.tokenizer, "--out", self.out,
-                 "--end-token=", "--workers", "2", "--", *fifos],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            ends = [self.writer_of(fifo) for fifo in fifos]
-            try:
-                yield process
-            finally:
-                process.kill()
-                for end in ends:
-                    os.close(end)
-
-    def writer_of(self, fifo):
-        """Waits until somebody reads."""
-        for _ in range(6000):
-            try:
-                return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-            except OSError:
-                time.sleep(0.01)
-        raise AssertionError(f"nobody reads {fifo}")
-
-    def test_processes_end_with_the_import(self):
-        for number, code, text in ((signal.SIGINT, 130, "interrupted; the same command goes on"),
-                                   (signal.SIGKILL, -9, "")):
-            with self.importing() as process:
-                process.send_signal(number)
-                # Its end is that of all who have its output.
-                told, _ = process.communicate(timeout=60)
-                self.assertEqual(process.returncode, code, told)
-                self.assertIn(text, told)
-            for fifo in self.folder.glob("*.gz"):
-                fifo.unlink()
-            shutil.rmtree(f"{self.out}.import")
-
-    def test_a_process_that_is_lost(self):
-        with self.importing() as process:
-            os.kill(child_of(process.pid), signal.SIGKILL)
-            told, _ = process.communicate(timeout=60)
-            self.assertEqual(process.returncode, 1, told)
-            self.assertIn("a process of the import was ended from outside", told)
-            self.assertFalse(self.out.exists())
-
-    def test_two_imports_of_one_file_do_not_meet(self):
-        os.mkdir(f"{self.out}.import")
-        with open(f"{self.out}.import/lock", "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self.fails("another import writes", self.lines())
-
-    def test_an_import_that_ends_meanwhile_takes_its_folder_with_it(self):
-        take = fcntl.flock
-
-        def end_the_other(lock, how):
-            shutil.rmtree(f"{self.out}.import")
-            os.mkdir(f"{self.out}.import")
-            open(f"{self.out}.import/lock", "wb").close()  # That of a third one.
-            take(lock, how)
-
-        with mock.patch.object(fcntl, "flock", end_the_other):
-            self.fails("another import writes", self.lines())
 
     def test_the_end_token_is_the_tokenizers_own(self):
         path = self.lines()

@@ -221,6 +221,8 @@ struct Assignment {
   std::optional<CopyOrders> copies = {};  // Unset: the member has no part in copies.
   // Members of the generation before take the mean of their parameters when they leave it for this.
   bool averages_first = false;
+  // Steps done at the newest complete checkpoint; unset: not known.
+  std::optional<int64_t> saved_step = {};
 };
 
 // proto/job_spec.proto, Recovery.

@@ -101,7 +101,8 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
                                                const Member& configured) {
   if (proto.generation() < 1 || proto.world_size() < 1 || proto.rank() < -1 ||
       proto.rank() >= proto.world_size() || proto.batch_per_rank() < 0 ||
-      proto.accumulation_steps() < 0 || proto.shards() < 0 || !IsHandOverPossible(proto)) {
+      proto.accumulation_steps() < 0 || proto.shards() < 0 || proto.saved_step() < 0 ||
+      !IsHandOverPossible(proto)) {
     return absl::InvalidArgumentError(StrCat("impossible membership: ", proto.ShortDebugString()));
   }
   Assignment assignment;
@@ -118,6 +119,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   assignment.store_address = proto.store_address();
   assignment.planned = proto.planned();
   assignment.averages_first = proto.averages_first();
+  if (proto.has_saved_step()) assignment.saved_step = proto.saved_step();
   if (proto.has_hand_over_rank()) assignment.hand_over_rank = proto.hand_over_rank();
   if (proto.has_copies()) {
     PACELINE_ASSIGN_OR_RETURN(assignment.copies, ReadCopies(proto));

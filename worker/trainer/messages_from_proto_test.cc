@@ -32,17 +32,20 @@ TEST(AssignmentFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {
   EXPECT_EQ(assignment->store_address, "node:1");
   EXPECT_FALSE(assignment->planned);
   EXPECT_FALSE(assignment->averages_first);
+  EXPECT_FALSE(assignment->saved_step.has_value());
   proto.set_batch_per_rank(4);
   proto.set_accumulation_steps(6);
   proto.set_shards(1);
   proto.set_planned(true);
   proto.set_averages_first(true);
+  proto.set_saved_step(0);
   assignment = AssignmentFromProto(proto, configured);
   EXPECT_EQ(assignment->member.batch, 4);
   EXPECT_EQ(assignment->member.accumulation_steps, 6);
   EXPECT_EQ(assignment->member.shards, 1);
   EXPECT_TRUE(assignment->planned);
   EXPECT_TRUE(assignment->averages_first);
+  EXPECT_EQ(assignment->saved_step, 0) << "nothing is saved yet, which is known";
 }
 
 TEST(AssignmentFromProtoTest, AnImpossibleMembershipIsRefused) {

@@ -1,6 +1,7 @@
 // paceline cluster status and paceline queue list.
 #include "cli/verbs/cluster/cluster.h"
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +12,7 @@
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job/job_table.h"
+#include "cli/view/job/job_text.h"
 #include "proto/identity.pb.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
@@ -36,7 +38,7 @@ int ShowCluster(Program& program) {
   return kCliOk;
 }
 
-// Ids of the waiting and of the training jobs, by queue.
+// Ids of the waiting and of the training jobs, by queue, and the ranks of the latter.
 std::string QueuesAsJson(const std::vector<v1::Job>& jobs) {
   std::map<std::string, std::vector<const v1::Job*>> queues;
   for (const v1::Job& job : jobs) queues[QueueOf(job)].push_back(&job);
@@ -45,9 +47,16 @@ std::string QueuesAsJson(const std::vector<v1::Job>& jobs) {
     nlohmann::ordered_json queue = {{"queue", name},
                                     {"waiting", nlohmann::ordered_json::array()},
                                     {"training", nlohmann::ordered_json::array()}};
+    int64_t ranks = 0;
+    int64_t wanted = 0;
     for (const v1::Job* job : members) {
-      queue[job->state() == v1::QUEUED ? "waiting" : "training"].push_back(job->id());
+      const bool waits = job->state() == v1::QUEUED;
+      queue[waits ? "waiting" : "training"].push_back(job->id());
+      ranks += waits ? 0 : RanksNow(*job);
+      wanted += waits ? 0 : job->spec().ranks();
     }
+    queue["ranks"] = ranks;
+    queue["ranks_wanted"] = wanted;
     list.push_back(queue);
   }
   return nlohmann::ordered_json{{"queues", list}}.dump(1);

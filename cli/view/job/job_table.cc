@@ -99,7 +99,7 @@ std::string QueueTable(const std::vector<v1::Job>& jobs, absl::Time now, const P
     Queue& queue = queues[QueueOf(job)];
     if (job.state() != v1::QUEUED) {
       ++queue.training;
-      queue.ranks += job.spec().ranks();
+      queue.ranks += RanksNow(job);
       continue;
     }
     ++queue.waiting;

@@ -15,7 +15,7 @@ namespace paceline {
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style);
 
 // One row per queue with jobs that have not ended, by name: how many wait and how many train, the
-// ranks of the latter, how long the oldest has waited, and why.
+// ranks that the latter have, how long the oldest has waited, and why.
 std::string QueueTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style);
 
 // Queue of a job; "default" if its spec names none.

@@ -88,11 +88,11 @@ TEST(JobTableTest, HeadingsCanBeLeftOut) {
   EXPECT_THAT(JobTable(Jobs(), absl::FromUnixSeconds(1000), bare), Not(HasSubstr("NAME")));
 }
 
-TEST(QueueTableTest, CountsJobsThatHaveNotEnded) {
+TEST(QueueTableTest, CountsJobsThatHaveNotEndedAndTheRanksThatTheyHave) {
   EXPECT_EQ(QueueTable(Jobs(), absl::FromUnixSeconds(1000), {}),
             "QUEUE    WAITING  TRAINING  RANKS      OLDEST  JOB    WAITS FOR\n"
             "default        2         0      0  2 min 00 s  job-c  quota\n"
-            "urgent         0         1      4           -  -      -\n");
+            "urgent         0         1      3           -  -      -\n");
 }
 
 }  // namespace

@@ -283,9 +283,13 @@ std::string OtherRanksText(const v1::Job& job) {
   return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
 }
 
+int RanksNow(const v1::Job& job) {
+  return job.ranks().empty() ? job.spec().ranks() : job.ranks_size();
+}
+
 std::string RanksText(const v1::Job& job) {
   const int wanted = job.spec().ranks();
-  const int ranks = job.ranks().empty() ? wanted : job.ranks_size();
+  const int ranks = RanksNow(job);
   const v1::Recovery& recovery = job.spec().recovery();
   if (recovery.max_ranks() > 0) {
     return absl::StrCat(ranks, " (", recovery.min_ranks(), "..", recovery.max_ranks(), ")");

@@ -87,8 +87,10 @@ int64_t StepsBefore(const v1::Job& job);
 // grown; empty: it has those that it wants.
 std::string OtherRanksText(const v1::Job& job);
 
+// Ranks that the job has; of one that has not been placed, those that it wants.
+int RanksNow(const v1::Job& job);
 // "4"; "3 of 4" for a job that has shrunk; "6 (2..8)" for an elastic one, with the fewest and the
-// most that it may have. Of a job that has not been placed: those that it wants.
+// most that it may have.
 std::string RanksText(const v1::Job& job);
 
 // One row per change, oldest first; empty: there was none.

@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/core/checkpoint_key.h"
-#include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/copies.h"
+#include "controller/core/recovery/restart.h"
 
 namespace paceline {
 namespace {
@@ -24,20 +22,10 @@ int64_t StepsDone(const Job& job) {
   return done;
 }
 
-// Steps after which a new start would go on (ChooseStart).
-int64_t StepOfRestart(const Job& job) {
-  const Checkpoint* newest = NewestComplete(job, job.start.since);
-  if (newest != nullptr) return newest->key.step;
-  const absl::string_view directory = job.start.directory;
-  const std::optional<CheckpointKey> key =
-      ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
-  return key.has_value() ? key->step : 0;
-}
-
 // Steps that would be lost with a part of the state.
 int64_t StepsAtRisk(const Job& job) {
   const bool goes_back = IsProtected(job) && CheckpointThatLosesLess(job) == nullptr;
-  const int64_t kept = goes_back ? job.recovery.copies.step : StepOfRestart(job);
+  const int64_t kept = goes_back ? job.recovery.copies.step : StepOfStart(job).value_or(0);
   return std::max<int64_t>(StepsDone(job) - kept, 0);
 }
 
@@ -46,7 +34,7 @@ std::string CostOfALoss(const Job& job) {
   if (IsProtected(job) && CheckpointThatLosesLess(job) == nullptr) {
     return absl::StrCat("takes all ranks back to the copies of step ", job.recovery.copies.step);
   }
-  const int64_t saved = StepOfRestart(job);
+  const int64_t saved = StepOfStart(job).value_or(0);
   if (saved == 0) return "costs a new start from where it began: there is no checkpoint";
   return absl::StrCat("costs a new start from the checkpoint of step ", saved);
 }

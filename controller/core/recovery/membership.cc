@@ -14,6 +14,7 @@
 #include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/leavers_mean.h"
 #include "controller/core/recovery/replica_domain.h"
+#include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -183,6 +184,7 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   membership.store_address = StoreAddress(job);
   membership.batch = job.recovery.batch;
   membership.copies = CopiesOf(job, trainer);
+  if (change != nullptr && SavesCheckpoints(job.request)) membership.saved_step = StepOfStart(job);
   return membership;
 }
 

@@ -57,6 +57,8 @@ struct Membership {
   Rank hand_over{-1};
   bool averages_first = false;              // leavers_mean.h
   std::optional<MemberCopies> copies = {};  // Of a member of a job that has them.
+  // Until all members of a changed generation train: steps done at the newest complete checkpoint.
+  std::optional<int64_t> saved_step = {};
 };
 
 // How long after a change of membership no planned change is made.

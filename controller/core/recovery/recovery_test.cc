@@ -50,6 +50,30 @@ TEST(RecoveryTest, ANewcomerIsAtTheStepOfTheOthersOfItsRendezvous) {
   EXPECT_EQ(job.recovery.history[0].step, 11);
 }
 
+// Whether a later save is complete, no rank can know.
+TEST(RecoveryTest, MembersOfAChangedGenerationAreToldWhichStepIsSaved) {
+  JobRequest request = MemberRequest();
+  request.checkpoints.directory = "/ckpt";
+  MemberJob played(std::move(request));
+  Job& job = played.job;
+  played.slots.Add("e");
+  played.slots.Add("f");
+  EXPECT_FALSE(MembershipOf(job, job.ranks[0]).saved_step.has_value())
+      << "all have their own count";
+  played.End(played.Id(2), 5);
+  for (const RankState& member : job.ranks) EXPECT_EQ(MembershipOf(job, member).saved_step, 0);
+  played.Ready(played.Id(2), 6);
+  played.TrainAll(7);
+  EXPECT_FALSE(MembershipOf(job, job.ranks[0]).saved_step.has_value());
+  Checkpoint checkpoint;
+  checkpoint.key = {20, 2};
+  job.checkpoints.records.push_back(checkpoint);
+  played.End(played.Id(1), 8);
+  for (const RankState& member : job.ranks) EXPECT_EQ(MembershipOf(job, member).saved_step, 20);
+  job.request.checkpoints.directory = "";
+  EXPECT_FALSE(MembershipOf(job, job.ranks[0]).saved_step.has_value()) << "it saves nothing";
+}
+
 TEST(RecoveryTest, ReadySpareGoesBeforeOneThatStillStarts) {
   JobRequest request = MemberRequest();
   request.spares = 2;

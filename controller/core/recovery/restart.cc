@@ -6,6 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/core/checkpoint_key.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/membership.h"
@@ -82,6 +84,17 @@ bool DecideAfterDamage(Job& job) {
 std::string ChooseStart(const Job& job) {
   const Checkpoint* newest = NewestComplete(job, job.start.since);
   return newest != nullptr ? DirectoryOf(job, *newest) : job.start.directory;
+}
+
+std::optional<int64_t> StepOfStart(const Job& job) {
+  const Checkpoint* newest = NewestComplete(job, job.start.since);
+  if (newest != nullptr) return newest->key.step;
+  const absl::string_view directory = job.start.directory;
+  if (directory.empty()) return 0;
+  const std::optional<CheckpointKey> key =
+      ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
+  if (!key.has_value()) return std::nullopt;
+  return key->step;
 }
 
 bool DecideRestart(Job& job) {

@@ -8,6 +8,7 @@
 #ifndef CONTROLLER_CORE_RECOVERY_RESTART_H_
 #define CONTROLLER_CORE_RECOVERY_RESTART_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,8 @@ namespace paceline {
 
 // Directory of the checkpoint that the job would start from now; empty: from the beginning.
 std::string ChooseStart(const Job& job);
+// Steps done there. Nothing: the directory's name does not say.
+std::optional<int64_t> StepOfStart(const Job& job);
 
 // Decides what follows when a generation has failed and its trainers are gone. True: the job starts
 // again, for the reason in restart_reason. False: it has failed, and its reason is completed.

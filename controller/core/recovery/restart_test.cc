@@ -58,6 +58,17 @@ TEST(RestartTest, FailedJobStartsAgainFromItsNewestCheckpointAsTheNextGeneration
   EXPECT_EQ(job.reason, "all ranks train");
 }
 
+TEST(RestartTest, TheStepOfTheStartIsThatOfItsCheckpoint) {
+  Job job = RunningJob(RestartingRequest());
+  EXPECT_EQ(StepOfStart(job), 0);
+  job.start.directory = "/ckpt/job-0/step-000000000100.g3";
+  EXPECT_EQ(StepOfStart(job), 100) << "another job's";
+  SaveAll(job, 120, At(5));
+  EXPECT_EQ(StepOfStart(job), 120);
+  job.start = {"/models/best", Generation(2)};
+  EXPECT_FALSE(StepOfStart(job).has_value()) << "a line that begins at a step that nobody knows";
+}
+
 TEST(RestartTest, RestartsEnd) {
   Job job = RunningJob(RestartingRequest(1));
   FailRank1(job, FailureKind::kSignal, At(5));

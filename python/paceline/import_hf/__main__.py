@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -14,9 +13,10 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from paceline.import_hf.joining import join
+from paceline.import_hf.locks import folder_beside, locked
 from paceline.import_hf.pieces import (Counts, Settings, begin_process, counts_of, make_piece,
                                        open_tokenizer, path_of, write_whole)
 from paceline.import_hf.sources import (File, Piece, Problem, find_files, is_unchanged, library,
@@ -48,6 +48,7 @@ class _Import(NamedTuple):
     settings: Settings
     out: str
     eval_out: Optional[str]
+    outputs: List[str]  # Both, and out's description.
     workers: int
 
 
@@ -95,11 +96,11 @@ def _plan(flags: argparse.Namespace) -> _Import:
     pieces = [piece for file in files for piece in pieces_of(file)]
     out = os.path.realpath(flags.out)
     settings = Settings(tokenizer.path, flags.column, tokenizer.end_token, tokenizer.token_bytes,
-                        flags.eval_share or 0.0, out + ".import")
+                        flags.eval_share or 0.0, folder_beside(out))
     eval_out = None if flags.eval_out is None else os.path.realpath(flags.eval_out)
-    _check_outputs([out, out + ".json"] + ([] if eval_out is None else [eval_out]),
-                   [file.path for file in files] + [tokenizer.path])
-    return _Import(files, pieces, tokenizer, settings, out, eval_out, flags.workers)
+    outputs = [out, out + ".json"] + ([] if eval_out is None else [eval_out])
+    _check_outputs(outputs, [file.path for file in files] + [tokenizer.path])
+    return _Import(files, pieces, tokenizer, settings, out, eval_out, outputs, flags.workers)
 
 
 def _check_outputs(outputs: List[str], inputs: List[str]) -> None:
@@ -167,11 +168,7 @@ def _run(job: _Import) -> Dict[str, Any]:
     """Makes the pieces that are missing, and joins all. Returns what was made."""
     if not job.pieces:
         raise Problem("the sources hold no texts")
-    folder = job.settings.folder
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "lock"), "ab") as lock:
-        if not _take(lock):
-            raise Problem(f"another import writes {job.out}")
+    with locked(job.outputs, job.out):
         _check_plan(job)
         counts = _make_pieces(job)
         for file in job.files:
@@ -179,18 +176,8 @@ def _run(job: _Import) -> Dict[str, Any]:
                 raise Problem(f"{file.path} has changed while it was read; the same command reads "
                               "it again")
         made = _join(job, counts)
-        shutil.rmtree(folder)
+        shutil.rmtree(job.settings.folder)
     return made
-
-
-def _take(lock: BinaryIO) -> bool:
-    """Whether no other import has the lock, nor has ended and removed it with all pieces since it
-    was opened."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name))
-    except (BlockingIOError, FileNotFoundError):
-        return False
 
 
 def _check_plan(job: _Import) -> None:

@@ -10,7 +10,8 @@
 //                     └ together ─┘ └─ each by itself, in the next generation
 //
 // A save that became due in a step that some rank had not counted was not begun by that rank, so it
-// is due again.
+// is due again. So is one that all had begun, and that was not complete when their generation
+// ended: no rank knows that, so the controller says from which step on they count again.
 //
 // Pure.
 #ifndef WORKER_TRAINER_CORE_SAVE_COUNT_H_
@@ -32,6 +33,10 @@ struct SaveCount {
     if (every > 0 && steps_done / every > counted / every) due = true;
     counted = steps_done;
   }
+
+  // The newest complete checkpoint is of this step: later saves that have begun were given up with
+  // their generation, so their steps are counted again.
+  void CountFrom(int64_t saved_step) { counted = std::min(counted, saved_step); }
 };
 
 // What all members go on with. `reported`: by rank, with what they have from others;

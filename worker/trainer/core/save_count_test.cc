@@ -39,6 +39,25 @@ TEST(SaveCountTest, ASaveThatSomeHaveNotBegunIsMadeAgain) {
   EXPECT_TRUE(AgreeOnSaves({At(28, true), At(28)}, 27, 28).due);
 }
 
+TEST(SaveCountTest, ASaveThatAllHaveBegunIsMadeAgainUnlessItIsComplete) {
+  const auto agree = [](int64_t saved_step) {
+    std::vector<SaveCount> reported = {At(44), At(47)};
+    for (SaveCount& one : reported) one.CountFrom(saved_step);
+    return AgreeOnSaves(reported, 20, 47);
+  };
+  EXPECT_TRUE(agree(20).due) << "that of step 40 was given up";
+  EXPECT_EQ(agree(20).counted, 47);
+  EXPECT_FALSE(agree(40).due);
+  EXPECT_FALSE(agree(60).due) << "all went back behind it";
+}
+
+// The other trainer is of a release that is not told what is complete.
+TEST(SaveCountTest, ItIsEnoughThatOneRankCountsAgain) {
+  SaveCount told = At(44);
+  told.CountFrom(20);
+  EXPECT_TRUE(AgreeOnSaves({At(44), told}, 20, 44).due);
+}
+
 TEST(SaveCountTest, StepsThatAllWentBackBehindAreCountedAnew) {
   SaveCount agreed = AgreeOnSaves({At(30), At(30), At(20)}, 25, 20);
   EXPECT_FALSE(agreed.due);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -45,7 +47,7 @@ class BatchLoader::Ring {
       slot.host = dataset.Allocate(options.sampler.batch, /*pinned=*/!is_cpu);
       if (!is_cpu) slot.device.emplace(slot.host, *copies_);
     }
-    for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { Run(); });
+    StartThreads();
   }
 
   ~Ring() {
@@ -58,6 +60,7 @@ class BatchLoader::Ring {
   }
 
   absl::StatusOr<Batch> Next() {
+    if (!started_.ok()) return started_;
     EndUse();
     if (threads_.empty() && !HasClaimed()) FillOne(Claim());
     Slot& slot = Wait();
@@ -85,6 +88,23 @@ class BatchLoader::Ring {
     std::exception_ptr exception;
     bool is_filled = false;  // Guarded by mutex_.
   };
+
+  void StartThreads() {
+    try {
+      // A thread that has begun must not be dropped.
+      threads_.reserve(static_cast<size_t>(options_.threads));
+      for (int i = 0; i < options_.threads; ++i) {
+        threads_.push_back(options_.start_thread([this] { Run(); }));
+      }
+    } catch (const std::exception& error) {
+      started_ = absl::InternalError(absl::StrCat(
+          "only ", threads_.size(), " of the ", options_.threads, " threads that read ",
+          dataset_.path(), " could be started: ", error.what(),
+          "; raise the limits of threads and memory on this node (--limit-processes and "
+          "--limit-memory of paceline-worker, TasksMax of its service, pids.max of its "
+          "container), or lower data.prefetch_threads"));
+    }
+  }
 
   Slot& SlotOf(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
@@ -198,7 +218,8 @@ class BatchLoader::Ring {
   int64_t next_ = 0;
 
   // Used by Next only.
-  bool in_use_ = false;  // Batch next_ has been handed out.
+  absl::Status started_;  // Whether all threads could be.
+  bool in_use_ = false;   // Batch next_ has been handed out.
   DataPosition position_;
   int64_t together_ = 0;
 
@@ -210,6 +231,10 @@ BatchLoader::BatchLoader(const Dataset& dataset, const Options& options)
     : ring_(std::make_unique<Ring>(dataset, options)) {}
 
 BatchLoader::~BatchLoader() = default;
+
+std::thread BatchLoader::StartOwnThread(std::function<void()> run) {
+  return std::thread(std::move(run));
+}
 
 absl::StatusOr<Batch> BatchLoader::Next() { return ring_->Next(); }
 

@@ -13,7 +13,9 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "worker/trainer/core/sampler.h"
@@ -25,6 +27,9 @@ namespace paceline {
 // Thread-compatible. Next passes on torch's exceptions, including those of the threads.
 class BatchLoader {
  public:
+  // May throw what std::thread's constructor does.
+  using StartThread = std::function<std::thread(std::function<void()> run)>;
+
   struct Options {
     Sampler::Options sampler;  // `samples` must be dataset.size().
     DataPosition start;        // Where to begin.
@@ -34,6 +39,7 @@ class BatchLoader {
     // Of reads of the dataset: set while this ends, so that no store is waited for. Reads of others
     // are cut off then, too: two loaders must not have the same one. Null: there is none.
     ReadInterrupt* interrupt = nullptr;
+    StartThread start_thread = StartOwnThread;
   };
 
   // Starts the threads. `dataset` and the interrupt must outlive this.
@@ -43,6 +49,7 @@ class BatchLoader {
   // Returns the next batch, on the device; with sampler.drop_last false it may have no samples. Its
   // tensors belong to the loader and are valid until the next call; on a GPU, for all work enqueued
   // on the current stream before that call. Errors as for Dataset::Read, also in all later calls.
+  // Internal: some threads could not be started.
   absl::StatusOr<Batch> Next();
 
   // The position from which another loader would continue with the next batch.
@@ -53,6 +60,8 @@ class BatchLoader {
 
  private:
   class Ring;
+  static std::thread StartOwnThread(std::function<void()> run);
+
   std::unique_ptr<Ring> ring_;
 };
 

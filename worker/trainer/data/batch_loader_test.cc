@@ -1,10 +1,12 @@
 #include "worker/trainer/data/batch_loader.h"
 
 #include <ATen/ops/empty.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,7 +14,9 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +26,8 @@
 
 namespace paceline {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int64_t kSamples = 1000;
 
@@ -247,6 +253,26 @@ TEST(BatchLoaderTest, AnExceptionOfAThreadIsThrownByNext) {
     EXPECT_TRUE(loader.Next().ok());
     EXPECT_TRUE(loader.Next().ok());
     EXPECT_THROW(loader.Next().IgnoreError(), std::runtime_error);
+  }
+}
+
+TEST(BatchLoaderTest, AThreadThatCannotBeStartedIsAnErrorThatSaysWhatToDo) {
+  const NumberDataset dataset;
+  for (const int most : {0, 2}) {
+    int left = most;
+    BatchLoader::Options options = Options(/*threads=*/4);
+    options.start_thread = [&left](std::function<void()> run) {
+      if (left-- <= 0) throw std::system_error(EAGAIN, std::system_category());
+      return std::thread(std::move(run));
+    };
+    BatchLoader loader(dataset, options);
+    for (int call = 0; call < 2; ++call) {
+      const absl::Status status = loader.Next().status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(absl::StrCat("only ", most, " of the 4 threads that read numbers")));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("--limit-processes"));
+    }
   }
 }
 

@@ -27,7 +27,11 @@
 namespace paceline {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
+using testing::Gt;
+using testing::Le;
 
 class TrainerRecoveryTest : public RecoveryTest {
  protected:
@@ -351,6 +355,39 @@ TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
                      "recovery { copy_every_steps: 5 } ");
     GoBackAndCompare(changes);
   }
+}
+
+// The save after step 22 begins after 25, with a mean of all. The controller knows of no complete
+// checkpoint when all go back to copies of step 30 or later.
+TEST_F(TrainerRecoveryTest, ASaveThatWasNotCompleteIsMadeAgainAfterAReturnToCopies) {
+  const std::string out = directory_ + "/out";
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(
+      2, "disturbed",
+      absl::StrCat("steps: 80 strategy { gradient_group_size: 1 hsgd { ladder { period: 2 size: 1 "
+                   "} ladder { period: 4 size: 2 } } } recovery { copy_every_steps: 5 } checkpoint "
+                   "{ directory: '",
+                   out, "' every_steps: 22 at_end: false when_busy: WHEN_BUSY_WAIT } "),
+      /*spares=*/1));
+  WaitUntilReady(*daemon, 2);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->copies_of() >= 30; }));
+  daemon->Signal(1, SIGKILL);
+  WaitForEnd(*daemon, 1);
+  FakeDaemon::Members members;
+  members.trainers = {0, 2};
+  members.restores = true;
+  members.saved_step = 0;
+  daemon->SetMembers(members);
+  const int64_t back_at = daemon->copies_of();
+  WaitForSuccess(*daemon, members.trainers);
+  const auto found = SettleCheckpoints(absl::StrCat(out, "/", FakeDaemon::JobId()), 2);
+  ASSERT_TRUE(found.ok()) << found.status();
+  std::vector<int64_t> saved;
+  for (const CompleteCheckpoint& one : *found) {
+    if (one.generation == 2) saved.push_back(one.step);
+  }
+  EXPECT_THAT(saved, Contains(AllOf(Gt(back_at), Le(back_at + 4))))
+      << "at the first mean of all, and not an interval later";
 }
 
 // Copies have what quantised gradients have still to send, of each rank.

@@ -306,8 +306,10 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           [this] { return session_.conductor->newest().copies.value_or(CopyOrders()); }};
 }
 
-absl::StatusOr<bool> TrainerRun::RunRendezvousOfMembers(const Rendezvous& rendezvous) {
+absl::StatusOr<bool> TrainerRun::RunRendezvousOfMembers(const Assignment& assignment,
+                                                        const Rendezvous& rendezvous) {
   TrainingState& state = session_.state;
+  if (assignment.saved_step.has_value()) state.saver.by_steps.CountFrom(*assignment.saved_step);
   if (!IsAuto(*session_.config)) {
     return IsSlipstream(rendezvous.config)
                ? RunSlipstreamRendezvous(rendezvous, state.slipstream, state)

@@ -148,7 +148,8 @@ class TrainerRun {
   std::unique_ptr<Connecting> Connect(const Assignment& assignment, const TrainingPlan& plan);
   TrainingParts PartsOf(Generation& generation, bool begins);
   Rendezvous RendezvousOf(const Generation& generation);
-  absl::StatusOr<bool> RunRendezvousOfMembers(const Rendezvous& rendezvous);
+  absl::StatusOr<bool> RunRendezvousOfMembers(const Assignment& assignment,
+                                              const Rendezvous& rendezvous);
   // Waits for a generation and meets its members. False: the training ends.
   bool Enter();
   // With shards: the model becomes that of this rank's position. One that it had at another

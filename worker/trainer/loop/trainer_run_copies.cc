@@ -44,7 +44,7 @@ void TrainerRun::FinishCopies(bool stops) {
 absl::StatusOr<bool> TrainerRun::RunRendezvousWithCopies(const Assignment& assignment,
                                                          const Rendezvous& rendezvous) {
   if (!session_.copies.has_value() || !assignment.copies.has_value()) {
-    return RunRendezvousOfMembers(rendezvous);
+    return RunRendezvousOfMembers(assignment, rendezvous);
   }
   StateCopies& copies = *session_.copies;
   const CopyOrders& orders = *assignment.copies;
@@ -52,7 +52,7 @@ absl::StatusOr<bool> TrainerRun::RunRendezvousWithCopies(const Assignment& assig
   if (orders.restore) {
     PACELINE_RETURN_IF_ERROR(RestoreCopies(rendezvous, orders, copies, session_.state));
   }
-  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(assignment, rendezvous));
   copies.Begin(generation_->connected.copies, session_.state.furthest);
   return begins;
 }

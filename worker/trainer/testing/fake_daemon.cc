@@ -280,6 +280,7 @@ v1::Membership FakeDaemon::MembershipOf(int number) const {
   membership.set_shards(spec_.shards());
   membership.set_planned(members_.planned);
   membership.set_averages_first(members_.averages_first);
+  if (members_.saved_step.has_value()) membership.set_saved_step(*members_.saved_step);
   for (const auto& [leaver, rank] : members_.hand_over) {
     if (number == leaver || membership.rank() == rank) membership.set_hand_over_rank(rank);
   }

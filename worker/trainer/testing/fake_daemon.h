@@ -70,6 +70,7 @@ class FakeDaemon {
     bool restores = false;  // All go back to the newest complete copies.
     // As in Membership.
     bool averages_first = false;
+    std::optional<int64_t> saved_step = {};
   };
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }
