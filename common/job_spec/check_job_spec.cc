@@ -102,6 +102,14 @@ void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   problems.Add("cuda_graph", StrCat("is true; it needs ", absl::StrJoin(wanted, ", ")));
 }
 
+// Whatever the strategy.
+void CheckGradientFormat(const v1::JobSpec& spec, ProblemList& problems) {
+  if (spec.gradient_format() != v1::WIRE_FORMAT_INT4) return;
+  problems.Add("gradient_format",
+               "is int4, which has 15 values and is for averages that end in an outer step; give "
+               "int8, or leave it out");
+}
+
 // What Paceline's engine trains, and how. A session brings its own model, data and optimizer.
 void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   const bool built_in = spec.command().empty();
@@ -122,6 +130,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   }
   CheckCheckpoint(spec, problems);
   CheckChaos(spec, problems);
+  CheckGradientFormat(spec, problems);
   CheckShards(spec, problems);
   CheckStrategy(spec, problems);
   CheckSlipstream(spec, problems);

@@ -87,6 +87,15 @@ TEST(CheckShardsTest, GradientsOfAShardedSessionHaveTheFormatOfItsPolicy) {
   EXPECT_THAT(SessionProblems("shards: 2 gradient_format: WIRE_FORMAT_FP32"), IsEmpty());
 }
 
+TEST(CheckShardsTest, Int4IsNoneOfGradientsInAnyCase) {
+  for (const char* shards : {"1", "2"}) {
+    EXPECT_THAT(
+        SessionProblems(std::string("gradient_format: WIRE_FORMAT_INT4 shards: ") + shards),
+        ElementsAre("gradient_format is int4, which has 15 values and is for averages that end in "
+                    "an outer step; give int8, or leave it out"));
+  }
+}
+
 TEST(CheckShardsTest, TheStageIsOfShardsAndKnowsWhatItNeeds) {
   EXPECT_THAT(LlamaProblems("zero_stage: 3"),
               ElementsAre(StartsWith("zero_stage is 3 without shards")));

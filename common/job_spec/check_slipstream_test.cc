@@ -116,6 +116,15 @@ TEST(CheckSlipstreamTest, Fp8IsNone) {
               ElementsAre("gradient_format is int8; strategy auto sends fp32 only"));
 }
 
+TEST(CheckSlipstreamTest, Int4IsNoneEither) {
+  for (const char* const strategy : {"slipstream { mode: SLIPSTREAM_FREE }", "auto {}"}) {
+    EXPECT_THAT(
+        Problems(Spec(strategy, "gradient_format: WIRE_FORMAT_INT4")),
+        ElementsAre("gradient_format is int4, which has 15 values and is for averages that end in "
+                    "an outer step; give int8, or leave it out"));
+  }
+}
+
 TEST(CheckSlipstreamTest, Int8IsAFormatOfUpdates) {
   constexpr char kInt8[] = "gradient_format: WIRE_FORMAT_INT8";
   for (const char* const mode : {"FREE", "PAUSE"}) {

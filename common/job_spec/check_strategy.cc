@@ -34,6 +34,17 @@ void CheckOuter(const v1::Outer& outer, int replicas, const std::string& field,
   }
 }
 
+// `field`: of the format of averages.
+void CheckFormat(v1::WireFormat format, bool has_outer, const std::string& field,
+                 ProblemList& problems) {
+  if (format == v1::WIRE_FORMAT_INT4 && !has_outer) {
+    problems.Add(
+        field,
+        "is int4, which has 15 values and is for levels that end in an outer step; give int8, "
+        "or outer too");
+  }
+}
+
 constexpr char kStreamKeys[] = "fragments, delay or alpha";
 
 bool IsStreamed(const v1::Outer& outer) {
@@ -83,6 +94,7 @@ class LadderCheck {
       last_ = i + 1 == ladder.size();
       CheckPeriod(ladder[i].period());
       CheckGroup(ladder[i]);
+      CheckFormat(ladder[i].format(), ladder[i].has_outer(), at_ + "format", problems_);
       if (!ladder[i].has_outer()) continue;
       CheckOuter(ladder[i].outer(), last_ ? ranks_ : ladder[i].size(), at_ + "outer", problems_);
       if (IsStreamed(ladder[i].outer())) CheckStreamed(ladder[i]);
@@ -314,6 +326,8 @@ void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems) {
     problems.Add("strategy.local_sgd.period",
                  "is missing or 0; give the steps between two means, 1 or more");
   }
+  CheckFormat(strategy.local_sgd().format(), strategy.local_sgd().has_outer(),
+              "strategy.local_sgd.format", problems);
   const int ranks = problems.Tells("ranks") ? 0 : spec.ranks();
   const int shards = spec.shards();
   if (strategy.local_sgd().has_outer()) CheckOuterOfLocalSgd(spec, ranks, problems);

@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
         "Unknown",
         {"period: 8 size: 8 format: 9"},
         {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
-         "int8, fp8"}}),
+         "int8, fp8, int4"}}),
     Name);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -207,7 +207,7 @@ TEST(StrategyTest, LocalSgdNeedsAPeriod) {
               ElementsAre("local_sgd.period is -1; allowed is 1 and more"));
   EXPECT_THAT(Problems("local_sgd { period: 1 format: 9 }"),
               ElementsAre("local_sgd.format is the unknown number 9; allowed is fp32, fp16, bf16, "
-                          "int8, fp8"));
+                          "int8, fp8, int4"));
 }
 
 TEST(StrategyTest, OuterStepsHaveAKindAndPossibleNumbers) {
@@ -229,6 +229,28 @@ TEST(StrategyTest, OuterStepsHaveAKindAndPossibleNumbers) {
                           "nesterov, slowmo",
                           "hsgd.ladder[0].outer.learning_rate is -1; allowed is more than 0",
                           "hsgd.ladder[0].outer.momentum is 1; allowed is 0 <= x < 1"));
+}
+
+TEST(StrategyTest, Int4IsForLevelsThatEndInAnOuterStep) {
+  const std::string int4 = "format: WIRE_FORMAT_INT4 ";
+  const std::string outer = "outer { kind: OUTER_NESTEROV } ";
+  const std::string why =
+      ".format is int4, which has 15 values and is for levels that end in an outer step; give "
+      "int8, or outer too";
+  EXPECT_THAT(Problems("local_sgd { period: 50 " + int4 + outer + "}"), IsEmpty());
+  EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 2 " + int4 + outer +
+                       "} ladder { period: 50 size: 8 " + int4 + outer + "} }"),
+              IsEmpty());
+  EXPECT_THAT(Problems("local_sgd { period: 50 " + int4 + "}"), ElementsAre("local_sgd" + why));
+  EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 2 " + int4 +
+                       "} ladder { period: 50 size: 8 " + int4 + outer + "} }"),
+              ElementsAre("hsgd.ladder[0]" + why))
+      << "an outer step above it is another level's";
+  const v1::JobSpec spec = SpecWith("hsgd { ladder { period: 50 size: 8 " + int4 + "} }");
+  const std::vector<SpecProblem> problems =
+      CheckLadder(spec.strategy().hsgd().ladder(), 8, 1, "ladder");
+  ASSERT_THAT(problems, SizeIs(1)) << "of a change, too";
+  EXPECT_EQ(problems[0].field + " " + problems[0].message, "ladder[0]" + why);
 }
 
 TEST(StrategyTest, OuterStepsNeedGroups) {
@@ -269,7 +291,7 @@ TEST(StrategyTest, StreamedOuterStepsAreAlone) {
   const std::string streamed = "outer { kind: OUTER_NESTEROV fragments: 2 } ";
   const std::string rest = ": leave these out, or give one level of fp32 without shards";
   const std::string keys = "hsgd.ladder[0].outer has fragments, delay or alpha, but ";
-  for (const char* const format : {"int8", "fp8", "fp16", "bf16"}) {
+  for (const char* const format : {"int4", "int8", "fp8", "fp16", "bf16"}) {
     const std::string given =
         absl::StrCat("format: WIRE_FORMAT_", absl::AsciiStrToUpper(format), " ");
     EXPECT_THAT(Problems("hsgd { ladder { period: 8 size: 8 " + given + streamed + "} }"),

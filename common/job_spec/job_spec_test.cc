@@ -159,6 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"GradientsFp16", "gradient_format: WIRE_FORMAT_FP16", ""},
         Rule{"GradientsInt8", "gradient_format: WIRE_FORMAT_INT8", ""},
         Rule{"GradientsFp8", "gradient_format: WIRE_FORMAT_FP8", ""},
+        Rule{"GradientsInt4", "gradient_format: WIRE_FORMAT_INT4", "gradient_format"},
         Rule{"GradientsUnknown", "gradient_format: 9", "gradient_format"},
         Rule{"StartupJustLong", "collective_timeout_s: 10 startup_timeout_s: 30", ""},
         Rule{"StartupShort", "collective_timeout_s: 10 startup_timeout_s: 29", "startup_timeout_s"},

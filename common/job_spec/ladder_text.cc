@@ -17,10 +17,10 @@ namespace {
 
 constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
-    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with a format, :bf16, :fp16, :fp8 or :int8, "
-    "behind it if need be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with "
-    "/RATE/MOMENTUM (RATE above 0) if need be, such as 500:all:nesterov/0.7/0.9, and "
-    "/FRAGMENTS/DELAY/ALPHA behind these if it is streamed, such as "
+    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with a format, :bf16, :fp16, :fp8, :int8 "
+    "or, before an outer step, :int4, behind it if need be, such as 8:all:int8, and an outer step, "
+    ":nesterov or :slowmo, with /RATE/MOMENTUM (RATE above 0) if need be, such as "
+    "500:all:nesterov/0.7/0.9, and /FRAGMENTS/DELAY/ALPHA behind these if it is streamed, such as "
     "500:all:nesterov/0.7/0.9/4/10/0.5; \"synchronous\" alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
@@ -33,7 +33,7 @@ std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
 std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
   for (const v1::WireFormat format :
        {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_FP16, v1::WIRE_FORMAT_BF16, v1::WIRE_FORMAT_INT8,
-        v1::WIRE_FORMAT_FP8}) {
+        v1::WIRE_FORMAT_FP8, v1::WIRE_FORMAT_INT4}) {
     if (EnumName(*v1::WireFormat_descriptor(), format) == name) return format;
   }
   return std::nullopt;

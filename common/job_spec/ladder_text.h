@@ -3,8 +3,9 @@
 //
 // "2:2,4:4,8:all:int8" averages over 2 ranks every 2 steps, over 4 every 4, and over all every 8,
 // the last one in int8; "500:all:nesterov/0.7/0.9" ends in an outer step with this learning rate
-// and momentum, "500:all:nesterov/0.7/0.9/4/10/0.5" in one of 4 fragments with a delay of 10 steps
-// and alpha 0.5. A ladder without levels is "synchronous": all gradients are averaged at each step.
+// and momentum, "500:all:int4:nesterov/0.7/0.9" in the same with a format before it,
+// "500:all:nesterov/0.7/0.9/4/10/0.5" in one of 4 fragments with a delay of 10 steps and alpha 0.5.
+// A ladder without levels is "synchronous": all gradients are averaged at each step.
 #ifndef COMMON_JOB_SPEC_LADDER_TEXT_H_
 #define COMMON_JOB_SPEC_LADDER_TEXT_H_
 

@@ -29,10 +29,11 @@ v1::Strategy Parse(const std::string& text) {
 }
 
 TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
-  for (const char* text : {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous",
-                           "500:all:nesterov", "2:2,8:all:slowmo/1/0.5",
-                           "2:2,500:all:int8:nesterov/0.7/0.9", "2:2:fp16,4:4:bf16,8:all:fp8",
-                           "100:all:nesterov/0.7/0.9/4/10/0.5", "100:8:slowmo/1/0.5/1/10/0"}) {
+  for (const char* text :
+       {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous", "500:all:nesterov",
+        "2:2,8:all:slowmo/1/0.5", "2:2,500:all:int8:nesterov/0.7/0.9",
+        "2:2:fp16,4:4:bf16,8:all:fp8", "50:all:int4:nesterov/0.7/0.9", "50:all:int4",
+        "100:all:nesterov/0.7/0.9/4/10/0.5", "100:8:slowmo/1/0.5/1/10/0"}) {
     const auto ladder = ParseLadder(text);
     ASSERT_TRUE(ladder.ok()) << ladder.status();
     EXPECT_EQ(Again(*ladder), text);

@@ -237,6 +237,34 @@ TEST_F(TrainingPlansTest, LaddersThatCannotBeAreRefused) {
   EXPECT_EQ(Get(job_.id()).plan().version(), 1);
 }
 
+TEST_F(TrainingPlansTest, LadderOfInt4EndsInOuterSteps) {
+  StartJob(HsgdSpec());
+  ReportAndWait(1, 10);
+  v1::Job job;
+  const grpc::Status plain = ChangeLadder({{8, 4}}, "r1", &job, v1::WIRE_FORMAT_INT4);
+  EXPECT_EQ(Reason(plain), "LADDER_INVALID");
+  EXPECT_THAT(plain.error_message(), HasSubstr("ladder[0].format: is int4, which has 15 values"));
+  EXPECT_EQ(Get(job_.id()).plan().version(), 1);
+  v1::ChangeLadderRequest request;
+  request.set_job(job_.id());
+  request.set_request_id("r2");
+  v1::LadderLevel* level = request.add_ladder();
+  level->set_period(8);
+  level->set_size(4);
+  level->set_format(v1::WIRE_FORMAT_INT4);
+  level->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->ChangeLadder(&context, request, &job).ok());
+  const v1::TrainerPlan sent =
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().version() == 2; });
+  ASSERT_EQ(sent.plan().levels_size(), 1);
+  const v1::PlanLevel& planned = sent.plan().levels(0);
+  EXPECT_EQ(planned.period(), 0);
+  EXPECT_EQ(planned.guarded_period(), 0) << "trainers that do not know int4 refuse it";
+  EXPECT_EQ(planned.int4_period(), 8);
+  EXPECT_EQ(planned.format(), v1::WIRE_FORMAT_INT4);
+}
+
 // A generation that began with it would fail: its trainers refuse it.
 TEST_F(TrainingPlansTest, StreamedLadderIsRefusedBesideAveragedStates) {
   v1::JobSpec spec = HsgdSpec();

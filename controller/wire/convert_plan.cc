@@ -124,6 +124,14 @@ bool HasNewGradients(const v1::JobSpec& spec) {
          (format == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream());
 }
 
+bool HasInt4(const v1::Strategy& strategy) {
+  const LadderMessages& ladder = strategy.hsgd().ladder();
+  return strategy.local_sgd().format() == v1::WIRE_FORMAT_INT4 ||
+         std::any_of(ladder.begin(), ladder.end(), [](const v1::LadderLevel& level) {
+           return level.format() == v1::WIRE_FORMAT_INT4;
+         });
+}
+
 // Unset is what it was before there was the key.
 bool TrainsToTheEnd(const v1::Data& data) { return data.has_drop_last() && !data.drop_last(); }
 
@@ -200,6 +208,7 @@ SpecNeeds NeedsOf(const v1::Strategy& strategy) {
   SpecNeeds needs;
   if (HasOuterStep(strategy)) needs.Add(1, "outer steps");
   if (HasNewFormat(strategy)) needs.Add(1, kFormats);
+  if (HasInt4(strategy)) needs.Add(2, "averages as int4");
   return needs;
 }
 

@@ -29,7 +29,7 @@ Result TwoRounds(RowCodec& codec, RowFormat format, const at::Tensor& value, c10
   const auto options = at::TensorOptions().device(device);
   const at::Tensor there = value.to(device);
   Result result{at::zeros({count}, options),
-                {at::empty({count * RowValueBytes(format)}, options.dtype(at::kByte)),
+                {at::full({CodeBytes(format, count)}, 0xff, options.dtype(at::kByte)),
                  at::empty({RowsOf(count)}, options)},
                 at::zeros({count}, options)};
   for (const float factor : {1.0F, 1.0F / 3}) {
@@ -53,8 +53,8 @@ class RowCodecTest : public GpuTest {
  protected:
   void ExpectSame(const at::Tensor& value) {
     CpuRowCodec cpu;
-    for (const RowFormat format :
-         {RowFormat::kInt8, RowFormat::kFp8, RowFormat::kFp16, RowFormat::kBf16}) {
+    for (const RowFormat format : {RowFormat::kInt4, RowFormat::kInt8, RowFormat::kFp8,
+                                   RowFormat::kFp16, RowFormat::kBf16}) {
       SCOPED_TRACE(static_cast<int>(format));
       const Result expected = TwoRounds(cpu, format, value, c10::kCPU);
       const Result actual = TwoRounds(platform_.row_codec(), format, value, device_);
@@ -67,7 +67,8 @@ class RowCodecTest : public GpuTest {
 };
 
 TEST_F(RowCodecTest, RandomValuesOfAllLengths) {
-  for (const int64_t count : {1, 2, 31, 127, 128, 129, 511, 512, 513, 1024, 100'003}) {
+  for (const int64_t count :
+       {1, 2, 3, 31, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1024, 100'003}) {
     ExpectSame(at::randn({count}));
   }
 }
@@ -94,6 +95,9 @@ TEST_F(RowCodecTest, Ties) {
   // With a largest value of 127 the scale is 1.
   at::Tensor halves = at::linspace(-127, 127, 509).mul(2).round().div(2);
   ExpectSame(at::cat({halves, at::full({3}, 127.0)}));
+  // The same of int4.
+  halves = at::linspace(-7, 7, 509).mul(2).round().div(2);
+  ExpectSame(at::cat({halves, at::full({3}, 7.0)}));
   // The same of fp8, whose numbers from 256 on are multiples of 32.
   at::Tensor whole = at::linspace(-448, 448, 509).round();
   ExpectSame(at::cat({whole, at::full({3}, 448.0)}));

@@ -87,7 +87,7 @@ struct OptimizerConfig {
   bool compensated = false;
 };
 
-enum class WireFormat { kFp32, kFp16, kBf16, kInt8, kFp8 };
+enum class WireFormat { kFp32, kFp16, kBf16, kInt8, kFp8, kInt4 };
 
 // One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size. In a
 // job with shards these are replicas; so are those of gradient_groups below.

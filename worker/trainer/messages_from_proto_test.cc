@@ -79,9 +79,10 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
         levels { guarded_period: 4 groups: 4 format: WIRE_FORMAT_INT8
                  outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 delay: 3 alpha: 0.5 } }
         levels { guarded_period: 8 groups: 4 format: WIRE_FORMAT_FP8 }
+        levels { int4_period: 16 groups: 4 format: WIRE_FORMAT_INT4 outer {} }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
-  ASSERT_EQ(plan.levels.size(), 3u);
+  ASSERT_EQ(plan.levels.size(), 4u);
   EXPECT_EQ(plan.levels[0].period, 2);
   EXPECT_EQ(plan.levels[0].groups, (std::vector<int>{1, 3}));
   EXPECT_EQ(plan.levels[0].format, WireFormat::kFp32);
@@ -95,6 +96,8 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[1].outer->momentum, 0.5);
   EXPECT_EQ(plan.levels[2].period, 8);
   EXPECT_EQ(plan.levels[2].format, WireFormat::kFp8);
+  EXPECT_EQ(plan.levels[3].period, 16);
+  EXPECT_EQ(plan.levels[3].format, WireFormat::kInt4);
   EXPECT_EQ(plan.levels[1].outer->fragments, 1) << "the default";
   EXPECT_EQ(plan.levels[1].outer->delay, 3);
   EXPECT_EQ(plan.levels[1].outer->alpha, 0.5);

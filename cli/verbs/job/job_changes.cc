@@ -166,7 +166,7 @@ void AddJobLadder(CLI::App& parent, Program& program) {
       verb->add_option("LADDER", flags->ladder,
                        "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :bf16, "
                        ":fp16, :fp8 or :int8 if wanted, and with an outer "
-                       "step :nesterov or :slowmo, such as 2:2,4:4,8:all or "
+                       "step :nesterov or :slowmo, and :int4 before it, such as 2:2,4:4,8:all or "
                        "500:all:nesterov/0.7/0.9 (streamed: "
                        "500:all:nesterov/0.7/0.9/FRAGMENTS/DELAY/ALPHA); or synchronous: "
                        "none. Default: show the present one");

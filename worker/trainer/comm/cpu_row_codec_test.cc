@@ -21,8 +21,8 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr RowFormat kFormats[] = {RowFormat::kInt8, RowFormat::kFp8, RowFormat::kFp16,
-                                  RowFormat::kBf16};
+constexpr RowFormat kFormats[] = {RowFormat::kInt4, RowFormat::kInt8, RowFormat::kFp8,
+                                  RowFormat::kFp16, RowFormat::kBf16};
 
 template <typename T>
 std::vector<T> ValuesOf(const at::Tensor& tensor) {
@@ -43,8 +43,9 @@ struct Encoded {
   Encoded(RowFormat its_format, const std::vector<float>& values, const std::vector<float>& errors)
       : format(its_format),
         error(TensorOf(errors)),
-        codes{at::empty({error.numel() * RowValueBytes(format)}, at::kByte),
+        codes{at::empty({CodeBytes(format, error.numel())}, at::kByte),
               at::empty({RowsOf(error.numel())}, at::kFloat)} {
+    codes.codes.fill_(0xff);  // Whatever was there.
     CpuRowCodec().Encode(format, TensorOf(values), error, codes);
   }
 
@@ -62,6 +63,8 @@ struct Encoded {
 // The largest number of a format.
 float LargestOf(RowFormat format) {
   switch (format) {
+    case RowFormat::kInt4:
+      return 7;
     case RowFormat::kInt8:
       return 127;
     case RowFormat::kFp8:
@@ -77,6 +80,7 @@ float LargestOf(RowFormat format) {
 // The nearest number of a format, by the C library and by torch.
 float Nearest(RowFormat format, float q) {
   switch (format) {
+    case RowFormat::kInt4:
     case RowFormat::kInt8:
       return std::nearbyint(q);
     case RowFormat::kFp8:
@@ -92,6 +96,7 @@ float Nearest(RowFormat format, float q) {
 // What row_formats.h allows for a value of a row with this scale.
 double ErrorBound(RowFormat format, double value, double scale) {
   switch (format) {
+    case RowFormat::kInt4:
     case RowFormat::kInt8:
       return scale / 2;
     case RowFormat::kFp8:
@@ -196,6 +201,55 @@ TEST(CpuRowCodecTest, Int8RoundsHalvesToEven) {
   EXPECT_THAT(encoded.Decoded(0.5), ElementsAre(63.5, 0, 1, -1, -63.5, 0, -2));
 }
 
+// In two's complement, the earlier of two values in the lower half of their byte.
+TEST(CpuRowCodecTest, Int4HasTwoValuesInAByte) {
+  const std::vector<float> whole = {7, -7, 6, -6, 5, -5, 4, -4, 3, -3, 2, -2, 1, -1, 0, 0};
+  const Encoded all(RowFormat::kInt4, whole);
+  EXPECT_THAT(ValuesOf<float>(all.codes.scales), ElementsAre(1));
+  EXPECT_THAT(ValuesOf<uint8_t>(all.codes.codes),
+              ElementsAre(0x97, 0xa6, 0xb5, 0xc4, 0xd3, 0xe2, 0xf1, 0x00));
+  EXPECT_EQ(all.Decoded(), whole);
+  const Encoded odd(RowFormat::kInt4, {0.5, 1.5, -2.5, 7, -7});
+  EXPECT_THAT(ValuesOf<uint8_t>(odd.codes.codes), ElementsAre(0x20, 0x7e, 0x09));
+  EXPECT_THAT(ValuesOf<float>(odd.error), ElementsAre(0.5, -0.5, -0.5, 0, 0));
+  EXPECT_THAT(odd.Decoded(0.5), ElementsAre(0, 1, -1, 3.5, -3.5));
+  EXPECT_THAT(ValuesOf<uint8_t>(Encoded(RowFormat::kInt4, {-3}).codes.codes), ElementsAre(0x09))
+      << "the row's greatest is its 7";
+}
+
+TEST(CpuRowCodecTest, ARowOfInt4BeginsAtAByte) {
+  std::vector<float> values(kRowValues + 3, 1);
+  for (size_t i = kRowValues; i < values.size(); ++i) values[i] = -8;
+  const Encoded encoded(RowFormat::kInt4, values);
+  const auto codes = ValuesOf<uint8_t>(encoded.codes.codes);
+  ASSERT_EQ(codes.size(), 258U);
+  EXPECT_EQ(codes[255], 0x77);
+  EXPECT_EQ(codes[256], 0x99);
+  EXPECT_EQ(codes[257], 0x09);
+}
+
+// Values below half a step are sent when they have added up.
+TEST(CpuRowCodecTest, ErrorsThatAreSentLaterAddUpToTheValues) {
+  constexpr int kRounds = 60;
+  const std::vector<float> values = {1, -0.9F, 0.013F, -0.004F, 0.31F};
+  for (const RowFormat format : kFormats) {
+    std::vector<double> sums(values.size());
+    std::vector<float> errors(values.size());
+    for (int round = 0; round < kRounds; ++round) {
+      const Encoded encoded(format, values, errors);
+      errors = ValuesOf<float>(encoded.error);
+      const std::vector<float> decoded = encoded.Decoded();
+      for (size_t i = 0; i < values.size(); ++i) sums[i] += decoded[i];
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      // None is above 1.1 with its error.
+      const double bound = ErrorBound(format, 1.1, 1.1 / LargestOf(format));
+      EXPECT_LE(std::abs(errors[i]), bound) << static_cast<int>(format);
+      EXPECT_NEAR(sums[i] + errors[i], kRounds * values[i], 1e-4) << static_cast<int>(format);
+    }
+  }
+}
+
 // Written as torch.float8_e4m3fn: 1 is 0x38, 448 is 0x7e, the least number 2^-9 is 1.
 TEST(CpuRowCodecTest, CodesAreThoseOfTheFormats) {
   const Encoded fp8(RowFormat::kFp8, {448, 1, -1, 0, 0.001953125F, -0.015625F, 17});
@@ -211,6 +265,7 @@ TEST(CpuRowCodecTest, ARowOfZerosStaysZero) {
   for (const RowFormat format : kFormats) {
     const Encoded encoded(format, {0, 0, -0.0F});
     EXPECT_THAT(ValuesOf<float>(encoded.codes.scales), ElementsAre(0));
+    EXPECT_THAT(ValuesOf<uint8_t>(encoded.codes.codes), testing::Each(0));
     EXPECT_THAT(encoded.Decoded(), ElementsAre(0, 0, 0));
     EXPECT_THAT(ValuesOf<float>(encoded.error), ElementsAre(0, 0, 0));
   }
@@ -226,6 +281,11 @@ TEST(CpuRowCodecTest, ValuesTooSmallForAScaleAreKeptInTheError) {
   const Encoded some(RowFormat::kInt8, {190 * tiny});
   EXPECT_THAT(ValuesOf<int8_t>(some.codes.codes), ElementsAre(127));
   EXPECT_THAT(ValuesOf<float>(some.error), ElementsAre(63 * tiny));
+  const Encoded int4(RowFormat::kInt4, {10 * tiny, 3 * tiny});  // From 1.429.
+  EXPECT_THAT(ValuesOf<uint8_t>(int4.codes.codes), ElementsAre(0x37));
+  EXPECT_THAT(ValuesOf<float>(int4.error), ElementsAre(3 * tiny, 0));
+  const Encoded unscaled(RowFormat::kInt4, {3 * tiny, -tiny});
+  EXPECT_THAT(ValuesOf<float>(unscaled.error), ElementsAre(3 * tiny, -tiny));
   const Encoded fp8(RowFormat::kFp8, {600 * tiny});  // From 1.339.
   EXPECT_THAT(ValuesOf<uint8_t>(fp8.codes.codes), ElementsAre(0x7e));
   EXPECT_THAT(ValuesOf<float>(fp8.error), ElementsAre(152 * tiny));
@@ -247,8 +307,9 @@ TEST(CpuRowCodecTest, CodesOfAnotherSizeAreRefused) {
   at::Tensor error = at::zeros({10}, at::kFloat);
   const RowCodes codes{at::empty({10}, at::kByte), at::empty({1}, at::kFloat)};
   codec.Encode(RowFormat::kFp8, at::zeros({10}, at::kFloat), error, codes);
-  EXPECT_THROW(codec.Encode(RowFormat::kFp16, at::zeros({10}, at::kFloat), error, codes),
-               c10::Error);
+  for (const RowFormat format : {RowFormat::kInt4, RowFormat::kFp16}) {
+    EXPECT_THROW(codec.Encode(format, at::zeros({10}, at::kFloat), error, codes), c10::Error);
+  }
 }
 
 }  // namespace

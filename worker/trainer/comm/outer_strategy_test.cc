@@ -152,6 +152,11 @@ std::vector<Case> Cases() {
        1,
        {Level(1, {4, 4}), Level(4, {8}, kNesterov, WireFormat::kInt8)},
        0.1},
+      {"int4",
+       Kind::kHsgd,
+       1,
+       {Level(1, {4, 4}), Level(4, {8}, kNesterov, WireFormat::kInt4)},
+       0.15},
   };
 }
 

@@ -7,7 +7,6 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <optional>
 #include <utility>
 
 #include "worker/trainer/comm/quantized_sum.h"
@@ -29,9 +28,8 @@ QuantizedGradients::QuantizedGradients(RowCodec& codec, RowFormat format,
 std::unique_ptr<QuantizedGradients> QuantizedGradients::Make(
     RowCodec& codec, WireFormat format, const std::vector<at::Tensor>& parameters,
     const at::Tensor& rest) {
-  const std::optional<RowFormat> rows = RowFormatOf(format);
-  if (!rows.has_value() || RowValueBytes(*rows) > 1) return nullptr;
-  auto made = std::make_unique<QuantizedGradients>(codec, *rows, parameters);
+  if (format != WireFormat::kInt8 && format != WireFormat::kFp8) return nullptr;
+  auto made = std::make_unique<QuantizedGradients>(codec, *RowFormatOf(format), parameters);
   if (rest.defined()) made->SetRest(rest);
   return made;
 }

@@ -92,7 +92,7 @@ class Model {
  private:
   // Adds what is read of `vector` to `sum`. Returns what was left out.
   at::Tensor Send(const at::Tensor& vector, const at::Tensor& sum) {
-    const RowCodes codes{at::empty({vector.numel() * RowValueBytes(format_)}, at::kByte),
+    const RowCodes codes{at::empty({CodeBytes(format_, vector.numel())}, at::kByte),
                          at::empty({RowsOf(vector.numel())}, at::kFloat)};
     at::Tensor error = at::zeros_like(vector);
     codec_.Encode(format_, vector, error, codes);
@@ -299,7 +299,7 @@ TEST_P(QuantizedGradientsTest, AfterAFailureTheStepsOtherMeansFailToo) {
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedGradientsTest,
                          testing::Values(RowFormat::kInt8, RowFormat::kFp8));
 
-TEST(QuantizedGradientsMakeTest, OnlyFormatsOfAByteHaveErrorFeedback) {
+TEST(QuantizedGradientsMakeTest, OnlyInt8AndFp8HaveErrorFeedback) {
   CpuRowCodec codec;
   const std::vector<at::Tensor> parameters = {at::zeros({3}, at::kFloat)};
   const at::Tensor rest = at::full({3}, 0.5, at::kFloat);

@@ -4,7 +4,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -24,7 +26,8 @@ class QuantizedLevelTest : public testing::TestWithParam<WireFormat> {};
 
 TEST_P(QuantizedLevelTest, KeepsTheRanksEqual) {
   const std::vector<PlanLevel> levels = {{2, {2, 2}}, {4, {4}, GetParam()}};
-  const bool is_byte = GetParam() == WireFormat::kInt8 || GetParam() == WireFormat::kFp8;
+  const bool is_coarse = GetParam() == WireFormat::kInt4 || GetParam() == WireFormat::kFp8;
+  const int64_t row_bytes = CodeBytes(*RowFormatOf(GetParam()), kRowValues) + 4;
   RunRanks(Job(4, Kind::kHsgd, 3), [&](const TrainerConfig& config, Groups& groups) {
     TestRank rank(config, groups, Plan(1, levels));
     for (int64_t step = 0; step < 3; ++step) {  // Ranks stay equal in the warm-up.
@@ -40,10 +43,10 @@ TEST_P(QuantizedLevelTest, KeepsTheRanksEqual) {
       if (!exchange.all_equal) continue;
       EXPECT_EQ(exchange.mean_loss.item<float>(), 2.0);
       // A row of 512 with its scale for each of four members, and three riders.
-      EXPECT_EQ(exchange.bytes, 3 * (2 * ((is_byte ? 1 : 2) * 512 + 4) + 12));
+      EXPECT_EQ(exchange.bytes, 3 * (2 * row_bytes + 12));
       const auto steps = static_cast<float>(step - 2);
       // Ranks have moved by up to 12 since the last mean, and by 24 in the other parameter.
-      EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, GetParam() == WireFormat::kFp8 ? 1.5 : 0.15);
+      EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, is_coarse ? 1.5 : 0.15);
       at::Tensor gathered = at::zeros({8}, at::kFloat);
       groups.all().Gather(gathered, rank.a.detach());
       EXPECT_EQ(gathered.min().item<float>(), gathered.max().item<float>());
@@ -83,8 +86,50 @@ TEST_P(QuantizedLevelTest, OfCompensatedWeightsRefersToWhatTheyHold) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedLevelTest,
-                         testing::Values(WireFormat::kInt8, WireFormat::kFp8, WireFormat::kFp16,
-                                         WireFormat::kBf16));
+                         testing::Values(WireFormat::kInt4, WireFormat::kInt8, WireFormat::kFp8,
+                                         WireFormat::kFp16, WireFormat::kBf16));
+
+// What a rank has learnt in a round: in all values a little of the same.
+at::Tensor Learnt(int rank, int round, int64_t count) {
+  std::mt19937 random(static_cast<unsigned>(1000 * rank + round));
+  std::normal_distribution<float> normal(0.1F, 1);
+  at::Tensor learnt = at::empty({count}, at::kFloat);
+  for (int64_t i = 0; i < count; ++i) learnt.mutable_data_ptr<float>()[i] = normal(random);
+  return learnt;
+}
+
+// Errors of a mean go into the momentum, too. If they were not sent later, they would add up to
+// some ten times as much.
+TEST(QuantizedOuterTest, Int4StaysNearTheExactStepRoundAfterRound) {
+  constexpr int kRanks = 4;
+  constexpr int64_t kValues = 3 * kRowValues + 101;
+  PlanLevel level{1, {kRanks}, WireFormat::kInt4};
+  level.outer = OuterRule{OuterRule::Kind::kNesterov, 0.7, 0.9};
+  RunRanks(Job(kRanks, Kind::kLocalSgd), [&](const TrainerConfig& config, Groups& groups) {
+    const at::Tensor a = at::zeros({kValues}, at::kFloat).requires_grad_();
+    FakeControl control;
+    Strategy strategy(groups, config, StartOf(groups, config, Plan(1, {level})), {{"a", a}}, {},
+                      control);
+    const at::Tensor point = at::zeros({kValues}, at::kDouble);
+    const at::Tensor momentum = at::zeros({kValues}, at::kDouble);
+    for (int round = 0; round < 20; ++round) {
+      const at::Tensor change = at::zeros({kValues}, at::kDouble);
+      for (int rank = 0; rank < kRanks; ++rank) {
+        change.add_(Learnt(rank, round, kValues), 1.0 / kRanks);
+      }
+      momentum.mul_(0.9).sub_(change);
+      point.add_(change, 0.7).sub_(momentum, 0.7 * 0.9);
+      a.detach().add_(Learnt(config.rank(), round, kValues));
+      EXPECT_TRUE(strategy.AfterStep(round, at::Tensor(), [] {}).all_equal);
+      const at::Tensor error = a.detach().to(at::kDouble).sub(point);
+      ASSERT_LT(error.norm().item<double>() / std::sqrt(kValues), 0.3) << round;
+      at::Tensor gathered = at::zeros({kRanks * kValues}, at::kFloat);
+      groups.all().Gather(gathered, a.detach());
+      ASSERT_TRUE(gathered.view({kRanks, kValues}).eq(a.detach()).all().item<bool>()) << round;
+    }
+    EXPECT_GT(point.norm().item<double>() / std::sqrt(kValues), 5);
+  });
+}
 
 }  // namespace
 }  // namespace paceline

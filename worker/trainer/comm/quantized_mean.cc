@@ -52,7 +52,7 @@ void QuantizedMean::SetResiduals(const Residuals& residuals) {
 QuantizedMean::Part QuantizedMean::PartOf(const at::Tensor& messages, int member,
                                           int64_t riders) const {
   const at::Tensor message = messages.select(0, member);
-  const int64_t code_bytes = rows_ * kRowValues * RowValueBytes(format_);
+  const int64_t code_bytes = CodeBytes(format_, rows_ * kRowValues);
   const int64_t scale_bytes = rows_ * kFloatBytes;
   Part part;
   part.codes.codes = message.narrow(0, 0, code_bytes);
@@ -66,7 +66,7 @@ int64_t QuantizedMean::Average(at::Tensor vector, at::Tensor riders) {
   if (members == 1) return 0;
   const at::NoGradGuard no_grad;
   const int64_t part_values = rows_ * kRowValues;
-  const int64_t part_bytes = part_values * RowValueBytes(format_) + rows_ * kFloatBytes;
+  const int64_t part_bytes = CodeBytes(format_, part_values) + rows_ * kFloatBytes;
   const int64_t extra = riders.defined() ? riders.numel() : 0;
   const auto bytes = vector.options().dtype(at::kByte);
   const auto part_of = [&](const at::Tensor& flat, int64_t member) {

@@ -1,7 +1,7 @@
-// The mean of a vector over a group of ranks, in a format of a quarter or half of fp32's bytes.
+// The mean of a vector over a group of ranks, in a format of an eighth to a half of fp32's bytes.
 //
 // A rank sends the change of its vector since the reference, a vector that is equal on all members.
-// The values are cut into one part for each member:
+// The values are cut into one part for each member, of whole rows:
 //
 //   1. Each member encodes its change (row_formats.h) and sends the j-th part to member j.
 //   2. Member j decodes and averages what it received, in the order of the members, encodes the

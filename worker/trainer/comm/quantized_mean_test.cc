@@ -55,6 +55,8 @@ double LargestDifference(const at::Tensor& a, const at::Tensor& b) {
 // What two roundings of values up to 5, and one of them of a mean, leave out at most.
 double TwoRoundings(RowFormat format) {
   switch (format) {
+    case RowFormat::kInt4:
+      return 2 * 5.0 / 14;
     case RowFormat::kInt8:
       return 2 * 5.0 / 254;
     case RowFormat::kFp8:
@@ -94,7 +96,7 @@ class Model {
  private:
   // Encodes value and error, and adds what was sent to `sum`.
   void Add(const at::Tensor& value, const at::Tensor& error, float factor, const at::Tensor& sum) {
-    const RowCodes codes{at::empty({value.numel() * RowValueBytes(format_)}, at::kByte),
+    const RowCodes codes{at::empty({CodeBytes(format_, value.numel())}, at::kByte),
                          at::empty({RowsOf(value.numel())}, at::kFloat)};
     codec_.Encode(format_, value, error, codes);
     codec_.AddDecoded(format_, codes, factor, sum);
@@ -130,7 +132,7 @@ TEST_P(QuantizedMeanTest, IsNearTheMeanAndEqualOnAllMembers) {
     EXPECT_EQ(riders[0].item<float>(), static_cast<float>(members() * (members() - 1)) / 2);
 
     const int64_t rows = (6 + members() - 1) / members();
-    const int64_t row_bytes = kRowValues * RowValueBytes(format()) + 4;
+    const int64_t row_bytes = CodeBytes(format(), kRowValues) + 4;
     EXPECT_EQ(bytes, (members() - 1) * (2 * rows * row_bytes + 8));
   });
 }
@@ -226,19 +228,20 @@ INSTANTIATE_TEST_SUITE_P(Int8, QuantizedMeanTest,
                          testing::Combine(testing::Values(RowFormat::kInt8),
                                           testing::Values(2, 3, 4, 8)));
 INSTANTIATE_TEST_SUITE_P(Others, QuantizedMeanTest,
-                         testing::Combine(testing::Values(RowFormat::kFp8, RowFormat::kFp16,
-                                                          RowFormat::kBf16),
+                         testing::Combine(testing::Values(RowFormat::kInt4, RowFormat::kFp8,
+                                                          RowFormat::kFp16, RowFormat::kBf16),
                                           testing::Values(2, 3)));
 
-TEST(QuantizedMeanBytesTest, AreAQuarterOrHalfOfThoseOfFloats) {
+TEST(QuantizedMeanBytesTest, AreAnEighthToAHalfOfThoseOfFloats) {
   RunRanks(Ranks(4), [](const TrainerConfig& /*config*/, Groups& groups) {
     at::Tensor vector = at::zeros({64 * kRowValues}, at::kFloat);
     const int64_t floats = 2 * 3 * static_cast<int64_t>(vector.nbytes()) / 4;
-    for (const RowFormat format : {RowFormat::kInt8, RowFormat::kFp8, RowFormat::kBf16}) {
+    for (const RowFormat format :
+         {RowFormat::kInt4, RowFormat::kInt8, RowFormat::kFp8, RowFormat::kBf16}) {
       const int64_t bytes = QuantizedMean(groups.row_codec(), format, groups.all(), vector)
                                 .Average(vector, at::Tensor());
       EXPECT_EQ(static_cast<double>(bytes) / static_cast<double>(floats),
-                0.25 * (RowValueBytes(format) + 4.0 / 512));
+                0.25 * (RowValueBits(format) / 8.0 + 4.0 / 512));
     }
   });
 }

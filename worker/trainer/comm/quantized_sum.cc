@@ -20,7 +20,7 @@ QuantizedSum::QuantizedSum(RowCodec& codec, RowFormat format, Group& group, int6
       group_(group),
       values_(values),
       rows_((RowsOf(values) + group.size() - 1) / group.size()) {
-  const int64_t part_bytes = rows_ * (kRowValues * RowValueBytes(format) + kFloatBytes);
+  const int64_t part_bytes = rows_ * (CodeBytes(format, kRowValues) + kFloatBytes);
   own_ = at::zeros({group.size(), part_bytes}, options.dtype(at::kByte));
   received_ = at::zeros_like(own_);
 }
@@ -34,10 +34,10 @@ at::Tensor QuantizedSum::PartOf(const at::Tensor& vector, int64_t member) const 
 RowCodes QuantizedSum::CodesOf(const at::Tensor& messages, int64_t place, int64_t member) const {
   const int64_t part = rows_ * kRowValues;
   const int64_t count = std::clamp<int64_t>(values_ - member * part, 0, part);
-  const int64_t value_bytes = RowValueBytes(format_);
   const at::Tensor message = messages.select(0, place);
-  return {message.narrow(0, 0, count * value_bytes),
-          message.narrow(0, part * value_bytes, RowsOf(count) * kFloatBytes).view(at::kFloat)};
+  const at::Tensor scales =
+      message.narrow(0, CodeBytes(format_, part), RowsOf(count) * kFloatBytes);
+  return {message.narrow(0, 0, CodeBytes(format_, count)), scales.view(at::kFloat)};
 }
 
 int64_t QuantizedSum::Sum(at::Tensor vector, at::Tensor rest) {

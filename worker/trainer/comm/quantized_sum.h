@@ -1,7 +1,7 @@
-// The sum of a vector over a group of ranks, in a format of a quarter or half of fp32's bytes. Each
-// rank also gets its rest: the part of its vector that the sum lacks.
+// The sum of a vector over a group of ranks, in a format of an eighth to a half of fp32's bytes.
+// Each rank also gets its rest: the part of its vector that the sum lacks.
 //
-// The values are cut into one part for each member:
+// The values are cut into one part for each member, of whole rows:
 //
 //   1. Each member encodes its vector (row_formats.h) and sends the j-th part to member j.
 //   2. Member j decodes and adds up what it received, in the order of the members, encodes the

@@ -33,7 +33,8 @@ constexpr int64_t kCounts[] = {1, 513, 5 * kRowValues + 100, 100'000};
 // What is left out at most of values up to 5, and of their sum.
 double RestOf(RowFormat format, int ranks) {
   const double greatest = 5.0 * (ranks + 1);
-  return format == RowFormat::kInt8 ? greatest / 127 : greatest / 8;
+  if (format == RowFormat::kInt8) return greatest / 127;
+  return format == RowFormat::kInt4 ? greatest / 7 : greatest / 8;
 }
 
 class QuantizedSumTest : public testing::TestWithParam<RowFormat> {};
@@ -61,7 +62,7 @@ TEST_P(QuantizedSumTest, SumAndRestsAreWhatTheRanksHad) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedSumTest,
-                         testing::Values(RowFormat::kInt8, RowFormat::kFp8));
+                         testing::Values(RowFormat::kInt4, RowFormat::kInt8, RowFormat::kFp8));
 
 // Multiples of 127 steps of a power of two: only the codec rounds.
 TEST(QuantizedSumInt8Test, NothingIsLostToTheBit) {

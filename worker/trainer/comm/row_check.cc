@@ -18,7 +18,7 @@ void CheckRowCodes(c10::DeviceType device, RowFormat format, at::ArrayRef<at::Te
                    const RowCodes& codes) {
   const int64_t count = values.front().numel();
   for (const at::Tensor& tensor : values) Check(tensor, device, at::kFloat, count);
-  Check(codes.codes, device, at::kByte, count * RowValueBytes(format));
+  Check(codes.codes, device, at::kByte, CodeBytes(format, count));
   Check(codes.scales, device, at::kFloat, RowsOf(count));
 }
 

@@ -29,13 +29,15 @@ inline std::optional<RowFormat> RowFormatOf(WireFormat format) {
       return RowFormat::kInt8;
     case WireFormat::kFp8:
       return RowFormat::kFp8;
+    case WireFormat::kInt4:
+      return RowFormat::kInt4;
   }
   return std::nullopt;
 }
 
 // Of n values.
 struct RowCodes {
-  at::Tensor codes;   // Bytes [n * RowValueBytes].
+  at::Tensor codes;   // Bytes [CodeBytes(format, n)].
   at::Tensor scales;  // Float [RowsOf(n)].
 };
 

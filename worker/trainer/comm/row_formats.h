@@ -5,10 +5,14 @@
 // the format nearest to x / s, ties to even, and understood as q * s. A row of zeros has s = 0 and
 // q = 0. For finite x the rounding error is, but for the rounding of floats, at most
 //
+//   int4   s / 2
 //   int8   s / 2
 //   fp8    |x| / 16, or s / 2^10 if that is more    (E4M3: 3 bits of mantissa)
 //   bf16   |x| / 256
 //   fp16   |x| / 2048, or s / 2^25 if that is more
+//
+// Codes travel one after the other. Two of int4 share a byte, the earlier one in its lower half;
+// behind an odd number of values the upper half is zero. A row begins at a byte in any format.
 //
 // Each function rounds once per operation, to nearest and ties to even, so all devices give the
 // same bits if the compiler contracts no product with a sum.
@@ -28,12 +32,7 @@ namespace paceline {
 
 inline constexpr int64_t kRowValues = 512;
 
-enum class RowFormat { kInt8, kFp8, kFp16, kBf16 };
-
-// Bytes of a value, without its part of the row's scale.
-inline int RowValueBytes(RowFormat format) {
-  return format == RowFormat::kInt8 || format == RowFormat::kFp8 ? 1 : 2;
-}
+enum class RowFormat { kInt4, kInt8, kFp8, kFp16, kBf16 };
 
 PACELINE_HOST_DEVICE inline int32_t BitsOfFloat(float value) {
 #ifdef __CUDA_ARCH__
@@ -56,10 +55,14 @@ PACELINE_HOST_DEVICE inline float FloatOfBits(int32_t bits) {
 }
 
 // In the formats below: Round(q) is the format's number nearest to q, for |q| <= kLargest. CodeOf
-// writes such a number, and ValueOf reads it.
-struct Int8Format {
+// writes such a number, and ValueOf reads it. A code takes kValueBits bits of a message.
+
+// Whole numbers of so many bits, as many below zero as above.
+template <int kBits>
+struct WholeNumbers {
   using Code = int8_t;
-  static constexpr float kLargest = 127;
+  static constexpr int kValueBits = kBits;
+  static constexpr float kLargest = (1 << (kBits - 1)) - 1;
 
   PACELINE_HOST_DEVICE static float Round(float q) {
     constexpr float kRounder = 12582912;  // 1.5 * 2^23; rounds a float below 2^22.
@@ -71,12 +74,16 @@ struct Int8Format {
   PACELINE_HOST_DEVICE static float ValueOf(Code code) { return static_cast<float>(code); }
 };
 
+using Int4Format = WholeNumbers<4>;
+using Int8Format = WholeNumbers<8>;
+
 // A sign, an exponent with this bias, and so many bits of mantissa, as in IEEE 754.
 template <typename CodeType, int kMantissaBits, int kBias>
 struct SmallFloat {
   using Code = CodeType;
+  static constexpr int kValueBits = 8 * static_cast<int>(sizeof(Code));
   static constexpr int kDropped = 23 - kMantissaBits;  // Bits of a float's mantissa.
-  static constexpr int kSignShift = 8 * static_cast<int>(sizeof(Code)) - 1;
+  static constexpr int kSignShift = kValueBits - 1;
   static constexpr int32_t kBiasBits = (127 - kBias) << 23;
   static constexpr int32_t kLeastNormal = kBiasBits + (1 << 23);  // Bits of a float.
   // Whether numbers below the least normal one are normal floats.
@@ -137,6 +144,44 @@ PACELINE_HOST_DEVICE inline float NearestInRow(float x, float scale) {
   q = q > -kLargest ? q : -kLargest;  // NaN too.
   q = q < kLargest ? q : kLargest;
   return Format::Round(q);
+}
+
+// Whether two codes share a byte.
+template <typename Format>
+inline constexpr bool kInPairs = Format::kValueBits == 4;
+
+PACELINE_HOST_DEVICE inline uint8_t PairOf(int8_t lower, int8_t upper) {
+  return static_cast<uint8_t>((lower & 0xf) | ((upper & 0xf) << 4));
+}
+
+PACELINE_HOST_DEVICE inline int8_t LowerOf(uint8_t pair) {
+  return static_cast<int8_t>(((pair & 0xf) ^ 8) - 8);  // With its sign.
+}
+
+PACELINE_HOST_DEVICE inline int8_t UpperOf(uint8_t pair) {
+  return static_cast<int8_t>(((pair >> 4) ^ 8) - 8);
+}
+
+// Bits of a value, without its part of the row's scale.
+inline int RowValueBits(RowFormat format) {
+  switch (format) {
+    case RowFormat::kInt4:
+      return Int4Format::kValueBits;
+    case RowFormat::kInt8:
+      return Int8Format::kValueBits;
+    case RowFormat::kFp8:
+      return Fp8Format::kValueBits;
+    case RowFormat::kFp16:
+      return Fp16Format::kValueBits;
+    case RowFormat::kBf16:
+      return Bf16Format::kValueBits;
+  }
+  return 0;
+}
+
+// Bytes of the codes of so many values, the first of which begins a row.
+inline int64_t CodeBytes(RowFormat format, int64_t values) {
+  return (values * RowValueBits(format) + 7) / 8;
 }
 
 }  // namespace paceline

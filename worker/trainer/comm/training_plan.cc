@@ -55,6 +55,8 @@ const char* FormatText(WireFormat format) {
       return "int8";
     case WireFormat::kFp8:
       return "fp8";
+    case WireFormat::kInt4:
+      return "int4";
   }
   return "";
 }
@@ -122,7 +124,7 @@ bool ParseLevel(absl::string_view text, PlanLevel* level) {
   int format = 0;
   if ((parts.size() != 3 && parts.size() != 6 && parts.size() != 9) ||
       !absl::SimpleAtoi(parts[0], &level->period) || !absl::SimpleAtoi(parts[1], &format) ||
-      format < 0 || format > static_cast<int>(WireFormat::kFp8) ||
+      format < 0 || format > static_cast<int>(WireFormat::kInt4) ||
       !ParseSizes(parts[2], &level->groups)) {
     return false;
   }

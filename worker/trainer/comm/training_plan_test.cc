@@ -100,10 +100,10 @@ TEST(TrainingPlanTest, FormatsSurviveEncoding) {
   TrainingPlan plan;
   plan.version = 1;
   for (const WireFormat format : {WireFormat::kFp32, WireFormat::kFp16, WireFormat::kBf16,
-                                  WireFormat::kInt8, WireFormat::kFp8}) {
+                                  WireFormat::kInt8, WireFormat::kFp8, WireFormat::kInt4}) {
     plan.levels.push_back({2, {8}, format});
   }
-  EXPECT_EQ(LadderText(plan), "2:8,2:8:fp16,2:8:bf16,2:8:int8,2:8:fp8");
+  EXPECT_EQ(LadderText(plan), "2:8,2:8:fp16,2:8:bf16,2:8:int8,2:8:fp8,2:8:int4");
   const absl::StatusOr<TrainingPlan> read = DecodePlan(EncodePlan(plan));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(LadderText(*read), LadderText(plan));
@@ -199,7 +199,7 @@ TEST(TrainingPlanTest, SurvivesEncoding) {
   EXPECT_TRUE(empty->levels.empty());
   EXPECT_TRUE(empty->gradient_groups.empty());
 
-  for (const char* text : {"", "1", "x;", "1;2+y", "1;;2:0", "1;;2:0:a", "1;;2:5:2", "1;;2:-1:2"}) {
+  for (const char* text : {"", "1", "x;", "1;2+y", "1;;2:0", "1;;2:0:a", "1;;2:6:2", "1;;2:-1:2"}) {
     EXPECT_EQ(DecodePlan(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
 }
