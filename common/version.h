@@ -16,7 +16,7 @@ inline constexpr char kVersion[] = "0.1.0";
 // Version of the job spec, with the strategies of later plans, that our trainers know. It grows
 // with a release in which they learn something that those before would take for something else, or
 // refuse. NeedsOf in controller/wire/convert_plan.cc lists what that is.
-inline constexpr int kSpecVersion = 2;
+inline constexpr int kSpecVersion = 1;
 
 // Whether `version` is a later release than `than`, that is, has a higher MAJOR.MINOR. Later parts
 // never change what programs say to each other. False when `version` is no version, for example

@@ -65,9 +65,7 @@ v1::PlanLevel* AddLevel(const std::vector<int>& groups, v1::WireFormat format,
 template <typename Level>
 void SetPeriod(const Level& from, v1::PlanLevel* level) {
   if (from.has_outer()) *level->mutable_outer() = from.outer();
-  if (from.format() == v1::WIRE_FORMAT_INT4) {
-    level->set_int4_period(from.period());
-  } else if (from.has_outer() || from.format() == v1::WIRE_FORMAT_FP8) {
+  if (from.has_outer() || from.format() == v1::WIRE_FORMAT_FP8) {
     level->set_guarded_period(from.period());
   } else {
     level->set_period(from.period());

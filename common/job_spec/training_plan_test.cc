@@ -79,20 +79,6 @@ TEST(MakeTrainingPlanTest, OuterStepsStayWithTheirLevels) {
                  outer + " }");
 }
 
-// Trainers that know outer steps, but not int4, find levels without a period too.
-TEST(MakeTrainingPlanTest, LevelsOfInt4HaveTheirPeriodWhereOnlyTheirTrainersLook) {
-  const std::string outer = "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 }";
-  const std::string keys = "format: WIRE_FORMAT_INT4 " + outer;
-  ExpectPlan("local_sgd { period: 500 " + keys + " } gradient_group_size: 1", kUneven,
-             "levels { int4_period: 500 groups: 8 " + keys + " }");
-  ExpectPlan("hsgd { ladder { period: 2 size: 2 } ladder { period: 8 size: 8 " + keys +
-                 " } } gradient_group_size: 1",
-             kUneven,
-             "levels { period: 2 groups: [2, 2, 2, 2] format: WIRE_FORMAT_FP32 } "
-             "levels { int4_period: 8 groups: 8 " +
-                 keys + " }");
-}
-
 TEST(MakeTrainingPlanTest, GradientsAreAveragedOverTheRanksOfANode) {
   ExpectPlan("hsgd { ladder { period: 4 size: 8 } }", kUneven,
              "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 } gradient_groups: [3, 1, 4]");

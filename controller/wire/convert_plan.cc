@@ -104,7 +104,7 @@ bool ScalesWithRanks(const v1::JobSpec& spec) {
 bool IsNewFormat(v1::WireFormat format, bool in_first_level) {
   if (format == v1::WIRE_FORMAT_INT8) return in_first_level;
   return format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16 ||
-         format == v1::WIRE_FORMAT_FP8;
+         format == v1::WIRE_FORMAT_FP8 || format == v1::WIRE_FORMAT_INT4;
 }
 
 // The same for all levels.
@@ -122,14 +122,6 @@ bool HasNewGradients(const v1::JobSpec& spec) {
   const v1::WireFormat format = spec.gradient_format();
   return format == v1::WIRE_FORMAT_FP8 ||
          (format == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream());
-}
-
-bool HasInt4(const v1::Strategy& strategy) {
-  const LadderMessages& ladder = strategy.hsgd().ladder();
-  return strategy.local_sgd().format() == v1::WIRE_FORMAT_INT4 ||
-         std::any_of(ladder.begin(), ladder.end(), [](const v1::LadderLevel& level) {
-           return level.format() == v1::WIRE_FORMAT_INT4;
-         });
 }
 
 // Unset is what it was before there was the key.
@@ -208,7 +200,6 @@ SpecNeeds NeedsOf(const v1::Strategy& strategy) {
   SpecNeeds needs;
   if (HasOuterStep(strategy)) needs.Add(1, "outer steps");
   if (HasNewFormat(strategy)) needs.Add(1, kFormats);
-  if (HasInt4(strategy)) needs.Add(2, "averages as int4");
   return needs;
 }
 

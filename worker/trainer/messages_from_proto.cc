@@ -24,12 +24,6 @@ OuterRule ReadOuter(const v1::Outer& proto) {
   return rule;
 }
 
-// From the one of its fields that is set.
-int64_t PeriodOf(const v1::PlanLevel& level) {
-  if (level.period() > 0) return level.period();
-  return level.guarded_period() > 0 ? level.guarded_period() : level.int4_period();
-}
-
 SlipstreamMode ReadMode(v1::SlipstreamMode mode) {
   switch (mode) {
     case v1::SLIPSTREAM_DROP:
@@ -139,7 +133,7 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
   TrainingPlan plan;
   plan.version = proto.version();
   for (const v1::PlanLevel& level : proto.levels()) {
-    plan.levels.push_back({PeriodOf(level),
+    plan.levels.push_back({level.period() > 0 ? level.period() : level.guarded_period(),
                            std::vector<int>(level.groups().begin(), level.groups().end()),
                            WireFormatFromProto(level.format())});
     if (level.has_outer()) plan.levels.back().outer = ReadOuter(level.outer());

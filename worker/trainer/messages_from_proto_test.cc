@@ -79,7 +79,7 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
         levels { guarded_period: 4 groups: 4 format: WIRE_FORMAT_INT8
                  outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 delay: 3 alpha: 0.5 } }
         levels { guarded_period: 8 groups: 4 format: WIRE_FORMAT_FP8 }
-        levels { int4_period: 16 groups: 4 format: WIRE_FORMAT_INT4 outer {} }
+        levels { guarded_period: 16 groups: 4 format: WIRE_FORMAT_INT4 outer {} }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
   ASSERT_EQ(plan.levels.size(), 4u);
