@@ -86,6 +86,7 @@ def main():
                 folder, use_cpu=True, max_steps=-1 if args.session else args.steps,
                 per_device_train_batch_size=args.batch, logging_steps=10, save_strategy="no",
                 report_to=[], disable_tqdm=True, dataloader_pin_memory=False))
+        trainer.remove_callback(transformers.PrinterCallback)  # Standard output is for the result.
         ended = trainer.train()
     print(json.dumps({"starts_ns": starts.starts, "first_step_end_ns": starts.first_end,
                       "loss": ended.training_loss}), flush=True)
