@@ -18,7 +18,9 @@ sys.path.insert(0, os.path.abspath("python"))
 import export_models  # noqa: E402
 from paceline.export import Problem, export_step  # noqa: E402
 from paceline.export import __main__ as command  # noqa: E402
+from paceline.export import compare  # noqa: E402
 from paceline.export import step as steps  # noqa: E402
+from paceline.export.state import Named, Passes, State  # noqa: E402
 
 
 class ExportTest(unittest.TestCase):
@@ -119,14 +121,49 @@ class ExportTest(unittest.TestCase):
         entry = steps.Entry("train", None, 2, [])
         passes = steps.run(module, state, state.values(), inputs, targets, True, "fp32")
         good = [passes.loss, *passes.gradients, *passes.changed]
-        self.assertEqual(steps._errors(state, entry, passes, good, "fp32")[0], 0)
+
+        def errors(got):
+            return compare.errors(state, entry, passes, got, "fp32", lambda: compare.changes(
+                lambda values: steps.run(module, state, values, inputs, targets, True, "fp32"),
+                state.values(), "fp32"))
+
+        self.assertEqual(errors(good)[0], 0)
         for wrong in (passes.gradients[0] * 1.01, passes.gradients[0] * float("nan"),
                       passes.gradients[0].double()):
             with self.assertRaises(Problem) as caught:
-                steps._errors(state, entry, passes, [good[0], wrong, *good[2:]], "fp32")
+                errors([good[0], wrong, *good[2:]])
             self.assertIn("the gradient of layer.weight", str(caught.exception))
         with self.assertRaises(Problem):
-            steps._errors(state, entry, passes, good[:-1], "fp32")
+            errors(good[:-1])
+
+    def test_rounding_may_decide_on_which_side_of_a_kink_a_value_is(self):
+        # The third value of ReLU's input is a hair above 0 in eager mode.
+        inputs = torch.tensor([1.0, 1.0, 1.0, 1.0])
+
+        def passes_of(weight):
+            weight = weight.detach().requires_grad_(True)
+            loss = torch.relu(weight * inputs).sum()
+            return Passes(loss.detach(), list(torch.autograd.grad(loss, [weight])), [])
+
+        def eager(values):  # Where a weight is two terms that cancel.
+            return passes_of(values[0] - values[1])
+
+        values = [torch.tensor([2.0, 3.0, 1 + 1e-6, -4.0]), torch.tensor([1.0, 1.0, 1.0, 1.0])]
+        state = State([Named("weight", values[0], trained=True)], [])
+        entry = steps.Entry("train", None, 1, [])
+        expected = eager(values)
+        below = passes_of(torch.tensor([1.0, 2.0, -1e-6, -5.0]))
+
+        def errors(got):
+            return compare.errors(state, entry, expected, [got.loss, *got.gradients], "fp32",
+                                  lambda: compare.changes(eager, values, "fp32"))
+
+        self.assertGreater(errors(below)[0], 0.5)
+        # One of the others is wrong, which no rounding explains.
+        for wrong in (torch.tensor([1.0, 1.0, -1.0, 0.0]), torch.tensor([-1.0, 0.0, 0.0, 0.0])):
+            with self.assertRaises(Problem) as caught:
+                errors(Passes(expected.loss, [wrong * 3], []))
+            self.assertIn("weights that move by 0.01% move it by 1", str(caught.exception))
 
     def test_the_command_says_what_is_wrong_with_its_arguments(self):
         models = f"{FOLDER}/export_models.py"

@@ -183,6 +183,11 @@ def _changed_buffers(module: nn.Module, inputs: torch.Tensor, targets: torch.Ten
     return changed
 
 
+def form(tensor: torch.Tensor) -> str:
+    """For example "F32 4x3"; of a scalar, "F32 -"."""
+    return f"{DTYPE_NAMES[tensor.dtype]} {'x'.join(map(str, tensor.shape)) or '-'}"
+
+
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     a, b = (tensor.detach().contiguous().flatten().view(torch.uint8) for tensor in (one, other))
     return torch.equal(a, b)

@@ -83,6 +83,7 @@ inline __attribute__((always_inline)) void RotateHeads(const T* x, const float* 
     const float* c = cos + position * half;
     const float* s = sin + position * half;
     for (int64_t head = 0; head < heads; ++head, x += dim, y += dim) {
+#pragma omp simd  // A round's pairs are its own. Else short heads in bfloat16 are not vectorised.
       for (int64_t i = 0; i < half; ++i) {
         const float turn = direction * s[i];
         const float low = LoadFloat(x[i]);
