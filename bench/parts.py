@@ -15,7 +15,8 @@ import paceline_bench
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="measurements of each part and way")
-    parser.add_argument("--passes", type=int, default=20, help="of a measurement; of the loss a tenth")
+    parser.add_argument("--passes", type=int, default=20,
+                        help="of a measurement; of the loss a tenth")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     args = parser.parse_args()
 

@@ -2,8 +2,8 @@
 
 One thread per rank. ResNet-18 on 32x32 digits, batch 32, SGD with momentum; Llama with dim 256,
 8 layers, 8 heads, sequences of 256 bytes, batch 8, fused AdamW: those built in, and the peer's own
-networks compiled by `python -m paceline.export` (docs/compiled.md), beside the loop in eager mode and
-with torch.compile. Runs take turns, so that a change of the machine's pace meets all alike.
+networks compiled by `python -m paceline.export` (docs/compiled.md), beside the loop in eager mode
+and with torch.compile. Runs take turns, so that a change of the machine's pace meets all alike.
 """
 import dataclasses
 import functools
@@ -47,7 +47,8 @@ def ways(runs):
         ", compiled": (
             lambda case, *run: runs.ours(compiled(case.name), *run)[0],
             {"python ddp": eager,
-             "python ddp, torch.compile": lambda *run: runs.python(*run, "--fused", "--compile")[0]}),
+             "python ddp, torch.compile":
+                 lambda *run: runs.python(*run, "--fused", "--compile")[0]}),
     }
 
 

@@ -66,12 +66,12 @@ def call(*argv, **options):
 
 
 def interpreter(python):
-    """An installed one, if there is one: those of build/wheel-inputs need libffi.so.7, which Debian 12
-    has not."""
+    """An installed one, if there is one: those of build/wheel-inputs need libffi.so.7, which Debian
+    12 has not."""
     if python == OWN_PYTHON:
         return os.path.realpath(sys.executable)
     candidates = [shutil.which(f"python{python}"),
-                  ROOT / f"build/wheel-inputs/python-{python}/bin/python{python}"]
+                  shutil.which(ROOT / f"build/wheel-inputs/python-{python}/bin/python{python}")]
     for candidate in filter(None, candidates):
         if subprocess.run([candidate, "-c", "import ctypes"], stdin=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, check=False).returncode == 0:

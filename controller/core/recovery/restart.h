@@ -21,7 +21,7 @@ namespace paceline {
 
 // Directory of the checkpoint that the job would start from now; empty: from the beginning.
 std::string ChooseStart(const Job& job);
-// Steps done there. Nothing: the directory's name does not say.
+// Steps done there; 0: at the beginning. Nothing: the directory's name does not say.
 std::optional<int64_t> StepOfStart(const Job& job);
 
 // Decides what follows when a generation has failed and its trainers are gone. True: the job starts
