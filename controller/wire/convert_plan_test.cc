@@ -161,7 +161,7 @@ const Needed kNeeded[] = {
     {"precision: BF16_FULL strategy { local_sgd { outer { kind: OUTER_SLOWMO } } }",
      {"outer steps", "weights in bfloat16"}},
     {"strategy { local_sgd { format: WIRE_FORMAT_INT4 outer { kind: OUTER_NESTEROV } } }",
-     {"outer steps", kFormats}},
+     {kFormats, "outer steps"}},
 };
 
 TEST(ConvertPlanTest, SpecsNeedTrainersThatKnowTheirFeatures) {
