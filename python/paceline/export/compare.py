@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Callable, List, Sequence, Tuple
 
@@ -59,9 +60,13 @@ def compare(module: nn.Module, state: State, entries: Sequence[Entry], path: str
                 if not same_bits(was, value):
                     raise Problem(f"forward changes {one.name} in some passes only, or in "
                                   "evaluation; change it in each pass in training, and in no other")
-            # pylint: disable-next=cell-var-from-loop
-            worst = max(worst, errors(state, entry, expected, got, precision, draws, lambda: changes(
-                lambda near: eager(near)[0], values, precision)))
+
+            @functools.lru_cache(maxsize=None)  # Many tensors may ask for it.
+            def rounding() -> List[float]:
+                # pylint: disable-next=cell-var-from-loop  # Called in this round alone.
+                return changes(lambda near: eager(near)[0], values, precision)
+
+            worst = max(worst, errors(state, entry, expected, got, precision, draws, rounding))
     return worst
 
 
