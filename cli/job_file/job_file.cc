@@ -101,7 +101,6 @@ constexpr Dependence kDependences[] = {
     {"cuda_graph", "ranks"},
     {"cuda_graph", "model"},
     {"cuda_graph", "model.kind"},
-    {"cuda_graph", "accumulation_steps"},
 };
 
 // True when `key` or a group around it has been complained about already.

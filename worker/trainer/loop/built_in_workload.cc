@@ -176,7 +176,7 @@ int BuiltInWorkload::ActiveRanks(const Member& member) const {
 void BuiltInWorkload::CloseData() {
   loader_.reset();
   graph_.reset();
-  graph_batch_ = Batch();
+  graph_batches_.clear();
   if (sharded_ != nullptr) sharded_->SetGradientGroup(nullptr);
 }
 
@@ -319,30 +319,50 @@ void BuiltInWorkload::GatherParameters(LocalStep& step) {
   step.ShowWait(false);
 }
 
+absl::StatusOr<LocalStep::Counted> BuiltInWorkload::FillGraphBatches(LocalStep& step) {
+  graph_batches_.resize(data_as_.accumulation_steps);
+  LocalStep::Counted all;
+  for (Batch& own : graph_batches_) {
+    step.BeginPass();
+    PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
+    if (!own.inputs.defined()) {
+      own = batch;
+      own.inputs = at::empty_like(batch.inputs);
+      own.targets = at::empty_like(batch.targets);
+    }
+    own.inputs.copy_(batch.inputs, /*non_blocking=*/true);
+    own.targets.copy_(batch.targets, /*non_blocking=*/true);
+    const LocalStep::Counted counted = CountedOf(batch);
+    all.samples += counted.samples;
+    all.tokens += counted.tokens;
+    all.workload += counted.workload;
+  }
+  return all;
+}
+
 absl::Status BuiltInWorkload::Replay(LocalStep& step) {
-  step.BeginPass();
-  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
-  if (!graph_batch_.inputs.defined()) {
-    graph_batch_ = batch;
-    graph_batch_.inputs = at::empty_like(batch.inputs);
-    graph_batch_.targets = at::empty_like(batch.targets);
+  PACELINE_ASSIGN_OR_RETURN(const LocalStep::Counted counted, FillGraphBatches(step));
+  if (!graph_loss_.defined()) {
     const auto floats = at::dtype(at::kFloat).device(model_->device());
     const auto parameters = static_cast<int64_t>(model_->parameters().size());
     graph_loss_ = at::empty({}, floats);
     graph_norms_.total = at::empty({}, floats);
     graph_norms_.each = at::empty({parameters}, floats);
   }
-  graph_batch_.inputs.copy_(batch.inputs, /*non_blocking=*/true);
-  graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
-
-  step.BeginReplay(CountedOf(batch));
+  step.BeginReplay(counted);
   graph_->Run([&] {
-    const at::Tensor loss = Loss(graph_batch_);
-    loss.backward();
+    graph_loss_.zero_();
+    for (const Batch& batch : graph_batches_) {
+      at::Tensor loss = Loss(batch);
+      if (graph_batches_.size() > 1) {
+        loss = loss.mul(1.0 / static_cast<double>(graph_batches_.size()));
+      }
+      loss.backward();
+      graph_loss_.add_(loss.detach());
+    }
     step.CheckGradients();
     const GradientNorms norms = step.ClipToLimit();
     optimizer_->Step(learning_rate_, step.SkipFor(norms));
-    graph_loss_.copy_(loss.detach());
     graph_norms_.total.copy_(norms.total);
     graph_norms_.each.copy_(norms.each);
   });

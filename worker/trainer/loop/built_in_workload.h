@@ -94,7 +94,9 @@ class BuiltInWorkload : public Workload {
   // RunPasses, which it counts for the model.
   absl::Status CountPasses(LocalStep& step);
   void GatherParameters(LocalStep& step);
-  // Makes the step as one graph. Requires: graph_.
+  // Takes the batches of the step's passes. Requires: graph_.
+  absl::StatusOr<LocalStep::Counted> FillGraphBatches(LocalStep& step);
+  // Makes the step, with all its passes, as one graph. Requires: graph_.
   absl::Status Replay(LocalStep& step);
   at::Tensor Loss(const Batch& batch);
   // The loss of the batch; of one without samples 0, whose gradients are 0 and become ready in the
@@ -120,8 +122,8 @@ class BuiltInWorkload : public Workload {
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;
   std::unique_ptr<StepGraph> graph_;
-  Batch graph_batch_;      // The graph's input
-  at::Tensor graph_loss_;  // and output.
+  std::vector<Batch> graph_batches_;  // The graph's input, by pass,
+  at::Tensor graph_loss_;             // and output.
   GradientNorms graph_norms_;
 };
 
