@@ -1,6 +1,7 @@
 #include "worker/trainer/report/progress_report.h"
 
 #include <ATen/Context.h>
+#include <torch/version.h>
 
 #include <cmath>
 #include <string>
@@ -19,11 +20,18 @@ namespace {
 
 // By torch's settings.
 Tf32Use Tf32OfTorch() {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
   const auto in = [](at::Float32Op op) {
     return at::globalContext().float32Precision(at::Float32Backend::CUDA, op) ==
            at::Float32Precision::TF32;
   };
   return {in(at::Float32Op::MATMUL), in(at::Float32Op::CONV)};
+#else
+  const auto in = [](const char* op) {
+    return at::globalContext().float32Precision("cuda", op) == "tf32";
+  };
+  return {in("matmul"), in("conv")};
+#endif
 }
 
 struct ModelCost {
