@@ -32,6 +32,7 @@ RANKS = 8
 RATE = 3e-3
 MOMENTUM = 0.9
 PERIODS = (10, 50, 100)
+STEPS = 801
 EVALUATED = "held-out.u16"
 WARMUP = 1  # Rounds then have as many steps as the period.
 LOSS_BOUND = 1.01
@@ -52,7 +53,8 @@ ALPHA = 0.5
 
 # Over links. Eight ranks share a few cores, so that each step is to be little work for its bytes.
 LINKED = {"sizes": "dim: 192 layers: 2 heads: 4 kv_heads: 4 ffn_dim: 512", "length": 32, "batch": 1}
-LINKED_PERIODS = (50,)
+LINKED_PERIODS = (10, 50)
+LINKED_STEPS = 3201  # In 801 no way but the synchronous one comes near its loss.
 LINKED_TOKENS = 65_536  # Of held-out text.
 LINKED_RATE = 1e-3  # With 3e-3 all ways end at a higher loss.
 LINKED_MOMENTUM = 0.6  # A run has few outer steps.
@@ -119,7 +121,7 @@ def streams(period):
 
 def is_linked(way):
     """Whether a way is timed over links, too."""
-    single = (", streaming", ", overlapped")
+    single = (", streaming", ", overlapped", ", int4")
     return not way.name.startswith("ladder") and not way.name.endswith(single)
 
 
@@ -173,12 +175,14 @@ def measure(runs, args):
     chosen = [way for way in ways(args) if not args.links or is_linked(way)]
     learnt = {way: [] for way in chosen}
     times = {rate: {way: [] for way in chosen} for rate in args.links}
-    for seed in range(1, args.seeds + 1):
+    seeds = range(1, args.seeds + 1)
+    for seed in seeds:
         for way in chosen:
             learnt[way].append(learn(runs, args, way, seed))
+    for seed in seeds:
         for rate, seconds in times.items():
             for way in chosen:
-                seconds[way].append(time_step(runs, args, way, seed, rate, learnt[way][-1]))
+                seconds[way].append(time_step(runs, args, way, seed, rate, learnt[way][seed - 1]))
     return learnt, times
 
 
@@ -224,10 +228,11 @@ def rates(text):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each way")
-    parser.add_argument("--steps", type=int, default=801,
-                        help="steps of a run: one more than a multiple of each period")
+    parser.add_argument("--steps", type=int,
+                        help=f"steps of a run, one more than a multiple of each period: {STEPS}; "
+                        f"with --links {LINKED_STEPS}")
     parser.add_argument("--periods", type=lambda text: [int(part) for part in text.split(",")],
-                        help="steps between two means of all ranks: 10,50,100; with --links 50")
+                        help="steps between two means of all ranks: 10,50,100; with --links 10,50")
     parser.add_argument("--rate", type=float, default=0.7, help="of the outer step")
     parser.add_argument("--momentum", type=float,
                         help=f"of the outer step: {MOMENTUM}; with --links {LINKED_MOMENTUM}")
@@ -241,9 +246,9 @@ def arguments():
     parser.add_argument("--links", type=rates, default=[], metavar="RATE[,RATE...]",
                         help="time the ways over links of these rates, such as 100mbit,1gbit, too")
     args = parser.parse_args()
-    defaults = ((LINKED_PERIODS, LINKED_MOMENTUM, LINKED_RATE, LINKED_LONGER) if args.links
-                else (PERIODS, MOMENTUM, RATE, 1))
-    for name, default in zip(("periods", "momentum", "peak", "longer"), defaults):
+    defaults = ((LINKED_STEPS, LINKED_PERIODS, LINKED_MOMENTUM, LINKED_RATE, LINKED_LONGER)
+                if args.links else (STEPS, PERIODS, MOMENTUM, RATE, 1))
+    for name, default in zip(("steps", "periods", "momentum", "peak", "longer"), defaults):
         if getattr(args, name) is None:
             setattr(args, name, default)
     args.learning_rate = args.learning_rate or args.peak

@@ -286,6 +286,15 @@ absl::Status CheckWeights(const CompiledPackage& package, const Tensors& tensors
   return absl::OkStatus();
 }
 
+// Without loading its code. Throws what torch throws.
+std::unordered_map<std::string, std::string> MetadataOf(const std::string& file) {
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 10
+  return AOTIModelPackageLoader::load_metadata_from_package(file, kTrain);
+#else  // Only engines of sessions are built for it, and they load no such file.
+  TORCH_CHECK(false, "torch ", TORCH_VERSION, " cannot look into ", file, "; 2.10 and later can");
+#endif
+}
+
 std::string CpuInfo() {
   std::ostringstream text;
   text << std::ifstream("/proc/cpuinfo").rdbuf();
@@ -304,7 +313,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadCompiled(const std::string& file,
   if (!std::filesystem::exists(file, none)) return error(file, "there is no such file");
   std::unordered_map<std::string, std::string> metadata;
   try {
-    metadata = AOTIModelPackageLoader::load_metadata_from_package(file, kTrain);
+    metadata = MetadataOf(file);
   } catch (const std::exception& caught) {
     return error(
         file, absl::StrCat("is no package that python -m paceline.export wrote: ", Reason(caught)));
