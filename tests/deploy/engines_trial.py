@@ -36,8 +36,10 @@ for step in run.steps():
             step.backward((model(x) - y).square().mean())
         step.update()
 weights = torch.cat([p.detach().flatten().view(torch.uint8) for p in model.parameters()])
-with open(f"{os.environ['OUT']}/{run.rank}", "w") as file:
-    print(type(run._engine).__module__, hashlib.sha256(bytes(weights.tolist())).hexdigest(), file=file)
+if run.rank >= 0:  # A spare gets here, too.
+    with open(f"{os.environ['OUT']}/{run.rank}", "w") as file:
+        print(type(run._engine).__module__, hashlib.sha256(bytes(weights.tolist())).hexdigest(),
+              file=file)
 """
 JOB = """
 name: {name}
