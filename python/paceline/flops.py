@@ -86,7 +86,7 @@ class FlopCount:
         run._flops = None
         problem = self._problem()
         if problem:
-            print(f"the model's FLOPs are not counted: {problem}{_GIVE_IT}", flush=True)
+            print(f"the model's FLOPs are not counted: {problem}", flush=True)
             return
         per_sample = [self._flops[kind] / self._samples for kind in _KINDS]
         strange = ", without " + ", ".join(sorted(self._strange)) if self._strange else ""
@@ -95,15 +95,16 @@ class FlopCount:
         run._engine.set_flops(*per_sample)
 
     def _problem(self) -> str:
-        """Why the count is of no use; empty: it is."""
+        """Why the count is of no use, and what to do; empty: it is."""
         if _graphs_compiled():
-            return _COMPILED
+            return _COMPILED + _GIVE_IT
         if self._unknown:
-            return f"the shapes of {self._unknown} do not say what it does"
+            return f"the shapes of {self._unknown} do not say what it does{_GIVE_IT}"
         if not any(self._flops.values()):
-            return "it has no matrix products, convolutions or attention"
-        if not self._samples:
-            return "its batches do not tell their number of samples"
+            return f"it has no matrix products, convolutions or attention{_GIVE_IT}"
+        if not self._samples:  # Of no use with flops_per_sample either.
+            return ("its batches do not tell their number of samples; make each a tensor, or a list "
+                    "or mapping of tensors")
         return ""
 
     def call(self, func: Any, types: Sequence[type], args: Tuple[Any, ...],

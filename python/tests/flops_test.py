@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import sys
+import types
 import unittest
 
 import torch
@@ -186,6 +187,9 @@ class FlopsTest(Trial):
                                "does; flops_per_sample in the job's file gives them")
         text = self.check(None, lambda: nn.LayerNorm(4), mean_square, torch.ones(2, 4))
         self.assertIn("it has no matrix products, convolutions or attention", text)
+        text = self.check(None, mlp, lambda model, batch: mean_square(model, batch.x),
+                          types.SimpleNamespace(x=torch.ones(2, 4)))
+        self.assertIn("do not tell their number of samples; make each a tensor", text)
 
     def test_what_is_sparse_or_nested_is_told_and_trains_on(self):
         sparse = torch.eye(2).to_sparse()

@@ -158,7 +158,8 @@ std::string FlopsFacts(const v1::Job& job) {
       source = "by the model's formula";
       break;
     case v1::FLOPS_COUNTED:
-      source = "counted in their first step";
+      source = job.spec().model().has_compiled() ? "counted at the export of the model"
+                                                 : "counted in their first step";
       break;
     case v1::FLOPS_GIVEN:
       source = "by flops_per_sample of the job file";

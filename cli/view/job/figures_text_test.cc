@@ -85,6 +85,9 @@ TEST(FiguresTextTest, FlopsSayWhereTheirNumberComesFrom) {
   EXPECT_EQ(FlopsFacts(job),
             "3.50 TFLOP/s of all ranks, counted in their first step; no MFU, as it would be above "
             "100 %: check flops_per_sample and peak_flops");
+  v1::Job compiled = job;
+  compiled.mutable_spec()->mutable_model()->mutable_compiled();
+  EXPECT_THAT(FlopsFacts(compiled), testing::HasSubstr("counted at the export of the model"));
   job.mutable_progress()->set_mfu(0.5);
   job.mutable_progress()->set_flops_source(v1::FLOPS_FORMULA);
   EXPECT_EQ(FlopsFacts(job), "3.50 TFLOP/s of all ranks, by the model's formula");

@@ -15,7 +15,7 @@
 //
 // A rank sends 2 (n - 1) / n of about P (b + 4/512) bytes for P values of b bytes, where fp32 needs
 // 4 P. Sending each change to every member would take (n - 1) P b: equal for two members, more for
-// all others, and with b = 1 more than fp32 from eight on.
+// all others, and with b = 1 as much as fp32 for eight.
 //
 // Thread-compatible. Torch's exceptions pass through; a failed collective is a CollectiveError.
 #ifndef WORKER_TRAINER_COMM_QUANTIZED_MEAN_H_
