@@ -283,7 +283,7 @@ class Session(BaseTrainer):
         if control.should_epoch_stop or control.should_training_stop and done < steps:
             raise RuntimeError(f"a callback asks to stop behind step {done}, and a session makes "
                                f"all {steps} steps of its job; leave the callback out, and end the "
-                               "job by `paceline job stop`")
+                               "job by `paceline job cancel`")
 
     def _log_step(self, numbers: Dict[str, Optional[float]]) -> None:
         total = _number(self._sum)

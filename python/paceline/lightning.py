@@ -107,7 +107,7 @@ class Strategy(BaseStrategy):
             raise RuntimeError(f"a callback has ended fit() behind step {loop.step.number + 1}, "
                                f"and a session makes all {self._run.total_steps} steps of its job; "
                                "leave the callback (EarlyStopping, max_time) out, and end the job "
-                               "by `paceline job stop`")
+                               "by `paceline job cancel`")
 
     def _take_rank(self) -> None:
         self.global_rank = self._run.rank

@@ -126,6 +126,14 @@ class KubernetesTest(unittest.TestCase):
                 self.assertEqual({r["targetLabel"] for r in endpoint["relabelings"]},
                                  {"cluster"} | others)
 
+    def test_prometheus_knows_the_controller_by_the_name_that_workers_do(self):
+        (host,) = {match[1] for workload in of_kind("DaemonSet") for one in containers(workload)
+                   for match in re.finditer(r"--controller=(\S+):\d", str(one.get("args")))}
+        monitor = next(m for m in of_kind("ServiceMonitor")
+                       if m["metadata"]["name"] == "paceline-controller")
+        self.assertEqual({e["tlsConfig"]["serverName"] for e in monitor["spec"]["endpoints"]},
+                         {host.replace("$(NAMESPACE)", kustomization()["namespace"])})
+
     def test_probes_volumes_and_accounts_exist(self):
         accounts = {part["metadata"]["name"] for part in of_kind("ServiceAccount")}
         claims = {part["metadata"]["name"] for part in of_kind("PersistentVolumeClaim")}
