@@ -1,6 +1,7 @@
 """Tries the engines of wheels: for each Python and each torch, in an environment of its own, pip picks
-a wheel, and a session of two ranks trains with it, one of which is killed. No test of Bazel's: it
-downloads up to 4 GB for each pair, which it removes behind it.
+a wheel, and sessions train with it, of two ranks, and of two replicas of two that FSDP2 shards; of
+each a rank is killed. No test of Bazel's: it downloads up to 4 GB for each pair, which it removes
+behind it.
 
     make wheel ALL=1
     .venv/bin/python tests/deploy/engines_trial.py build/wheel [PYTHON/TORCH, as 3.12/2.9 ...]
@@ -23,9 +24,13 @@ OWN_PYTHON = "{}.{}".format(*sys.version_info[:2])
 # Trains, and says with what, and what has become of the weights.
 SCRIPT = """
 import hashlib, os, torch, paceline
+from torch.distributed.fsdp import fully_shard
 run = paceline.init()
 torch.manual_seed(run.seed)
 model = torch.nn.Sequential(torch.nn.Linear(8, 9), torch.nn.BatchNorm1d(9), torch.nn.Linear(9, 1))
+sharded = os.environ["SHARDS"] != "1"
+if sharded:
+    fully_shard(model, mesh=run.mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 run.attach(model, optimizer)
 x = torch.randn(512, 8)
@@ -35,7 +40,8 @@ for step in run.steps():
         for x, y in step.batches(loader):
             step.backward((model(x) - y).square().mean())
         step.update()
-weights = torch.cat([p.detach().flatten().view(torch.uint8) for p in model.parameters()])
+own = [p.detach().to_local() if sharded else p.detach() for p in model.parameters()]
+weights = torch.cat([part.flatten().view(torch.uint8) for part in own])
 if run.rank >= 0:  # A spare gets here, too.
     with open(f"{os.environ['OUT']}/{run.rank}", "w") as file:
         print(type(run._engine).__module__, hashlib.sha256(bytes(weights.tolist())).hexdigest(),
@@ -43,14 +49,15 @@ if run.rank >= 0:  # A spare gets here, too.
 """
 JOB = """
 name: {name}
-ranks: 2
+ranks: {ranks}
 threads_per_rank: 1
 command: [python3, train.py]
 venv: {venv}
 session: true
 steps: 60
 batch_per_rank: 16
-environment: {{OUT: {out}}}
+shards: {shards}
+environment: {{OUT: {out}, SHARDS: "{shards}"}}
 recovery: {{max_failures: 3, spares: 1}}
 """
 KILL = """
@@ -105,28 +112,33 @@ class Trial:
         tag = f"cp{python.replace('.', '')}"
         expect(f"-{tag}-{tag}-manylinux" in said, f"pip picked another wheel than {tag}: {said}")
         call(*pip, "install", "--quiet", "--no-cache-dir", "--only-binary=:all:",
-             f"--constraint={ROOT}/deploy/wheel/trial-constraints.txt", f"torch=={torch}")
+             f"--constraint={ROOT}/deploy/wheel/trial-constraints.txt", f"torch=={torch}", "numpy")
         (self.work / "train.py").write_text(SCRIPT, encoding="utf-8")
-        self.paceline("dev", "up", "--workers", "3", "--slots", "1")
+        self.paceline("dev", "up", "--workers", "5", "--slots", "1")
         try:
-            undisturbed = self.train("undisturbed", "")
-            killed = self.train("killed", KILL)
+            module = f"paceline._torch_{'_'.join(torch.split('.')[:2])}._engine"
+            for shards in (1, 2):
+                self.compare(module, shards)
         finally:
             self.paceline("dev", "down", "--purge")
-        module = f"paceline._torch_{'_'.join(torch.split('.')[:2])}._engine"
-        expect(set(undisturbed) == {(module, undisturbed[0][1])},
-               f"not the engine {module}, or ranks that differ: {undisturbed}")
+
+    def compare(self, module, shards):
+        undisturbed = self.train(f"undisturbed-{shards}", shards, "")
+        expect({one for one, _ in undisturbed} == {module},
+               f"not the engine {module}: {undisturbed}")
+        expect(undisturbed[:shards] == undisturbed[shards:], f"replicas differ: {undisturbed}")
+        killed = self.train(f"killed-{shards}", shards, KILL)
         expect(killed == undisturbed, f"a kill has changed the weights: {killed} {undisturbed}")
 
     def paceline(self, *words):
         return call(self.venv / "bin/paceline", "--quiet", *words, env=self.environment,
                     cwd=self.work)
 
-    def train(self, name, more):
-        """The engine's module and the weights' hash of each rank."""
+    def train(self, name, shards, more):
+        """Two replicas: the engine's module and the weights' hash of each rank."""
         out = self.work / name
         out.mkdir()
-        job = JOB.format(name=name, venv=self.venv, out=out) + more
+        job = JOB.format(name=name, ranks=2 * shards, shards=shards, venv=self.venv, out=out) + more
         (self.work / "job.yaml").write_text(job, encoding="utf-8")
         self.paceline("submit", "job.yaml", "--wait")
         if more:
