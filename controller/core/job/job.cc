@@ -287,7 +287,7 @@ void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
   job.state = JobState::kStarting;
   job.reason = StartReason(job);
   job.placed = now.wall;
-  job.restored_from = ChooseStart(job);
+  TakeStart(job);
   job.generation = NextUnused(job);
   job.ranks.clear();
   job.nodes.clear();

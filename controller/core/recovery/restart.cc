@@ -97,6 +97,13 @@ std::optional<int64_t> StepOfStart(const Job& job) {
   return key->step;
 }
 
+void TakeStart(Job& job) {
+  job.restored_from = ChooseStart(job);
+  if (job.evaluation.has_value() && job.evaluation->step > StepOfStart(job).value_or(0)) {
+    job.evaluation.reset();
+  }
+}
+
 bool DecideRestart(Job& job) {
   const FailureKind kind = job.failure->exit.failure;
   job.restart_failure = kind;
@@ -169,7 +176,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
               job.request.strategy.ladder, job.request.strategy.slipstream};
   if (!from.empty()) job.start = {from, NextUnused(job)};
   if (!from.empty() && !IsOwn(job, from)) job.origin = from;
-  if (!from.empty()) job.evaluation.reset();  // Of steps that are made again.
+  if (!from.empty()) job.evaluation.reset();  // Of the line that is left.
   job.state = JobState::kQueued;
   job.reason = "resumed by request";
   job.placed = job.started = job.ended = absl::InfinitePast();

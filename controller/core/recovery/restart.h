@@ -24,6 +24,10 @@ std::string ChooseStart(const Job& job);
 // Steps done there; 0: at the beginning. Nothing: the directory's name does not say.
 std::optional<int64_t> StepOfStart(const Job& job);
 
+// A generation is about to start from there: sets `restored_from`, and drops an evaluation of steps
+// that will be made again.
+void TakeStart(Job& job);
+
 // Decides what follows when a generation has failed and its trainers are gone. True: the job starts
 // again, for the reason in restart_reason. False: it has failed, and its reason is completed.
 bool DecideRestart(Job& job);

@@ -268,6 +268,18 @@ TEST(RestartTest, ResumptionFromAnOlderOneIsNotUndoneByARestart) {
   EXPECT_EQ(job.restored_from, "/ckpt/job-1/step-000000000030.g3");
 }
 
+TEST(RestartTest, AnEvaluationOfStepsThatAreMadeAgainIsForgotten) {
+  for (const int64_t step : {20, 30}) {
+    Job job = RunningJob(RestartingRequest());
+    SaveAll(job, 20, At(5));
+    job.evaluation.emplace().step = step;
+    FailRank1(job, FailureKind::kSignal, At(7));
+    PlaceAgain(job, At(8));
+    EXPECT_EQ(job.restored_from, kStep20);
+    EXPECT_EQ(job.evaluation.has_value(), step == 20);
+  }
+}
+
 TEST(RestartTest, ResumptionGoesOnWithTheLineThatWasChosenLast) {
   Job job = RunningJob(RestartingRequest(0));
   SaveAll(job, 20, At(5));
@@ -276,7 +288,7 @@ TEST(RestartTest, ResumptionGoesOnWithTheLineThatWasChosenLast) {
   ASSERT_EQ(job.state, JobState::kFailed);
   job.evaluation.emplace();
   ResumeJob(job, job.request, kStep20);
-  EXPECT_FALSE(job.evaluation.has_value()) << "of steps that are made again";
+  EXPECT_FALSE(job.evaluation.has_value()) << "of the line that is left";
   PlaceAgain(job, At(8));
   RunPlaced(job, At(9));
   FailRank1(job, FailureKind::kSignal, At(10));
