@@ -1,5 +1,5 @@
 // What a rank's passes read and write. On a device a pass only begins when it is ordered; there
-// passes that share something are put in order by this (slipstream/pass_order.h).
+// passes that share something are put in order by this (worker/trainer/slipstream/pass_order.h).
 //
 // Thread-safe: pure functions.
 #ifndef SLIPSTREAM_PASS_USE_H_

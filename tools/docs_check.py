@@ -5,7 +5,8 @@
 The paths of all files of the repository come in on the standard input. Checked are:
 
 - links: the file is there, and the heading, named as GitHub names anchors;
-- pages of docs/, wherever they are mentioned, in sources too;
+- pages of docs/ and their headings, wherever they are mentioned, in sources too;
+- commands of `paceline`, wherever they are mentioned, in messages and comments too;
 - paths in code marks that begin with a folder of ours, and targets of make;
 - tables: each row has as many cells as its head;
 - every page of docs/ can be reached from README.md by links or mentions.
@@ -18,14 +19,24 @@ import sys
 
 FOLDERS = "bazel|bench|cli|common|controller|deploy|docs|proto|python|tests|third_party|tools|worker"
 
+# The help's examples. A test of the CLI makes sure that all commands have one, and no others.
+EXAMPLES = "cli/verbs/program/examples.cc"
+TEXTS = (".md", ".h", ".cc", ".cu", ".py", ".sh", ".proto", ".yaml", ".bzl", ".conf", ".html",
+         ".js", ".json", ".sbatch", ".toml")
+
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 CODE = re.compile(r"(`+)(.+?)\1")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?)(?: +#+)?$")
-PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md\b")
+PAGE = re.compile(r"(?<![\w/.-])(docs/[\w/-]+\.md)\b(?:#([\w-]*\w))?")
 DECISION = re.compile(r"(?<![\w/.-])docs/decisions/(\d{4})(?![\w-])")
 PATH = re.compile(rf"(?:{FOLDERS})/[\w./-]*[\w/]")
 MAKE = re.compile(r"make ([a-z][a-z-]*)(?: NAME=(\w+))?")
+EXAMPLE = re.compile(r'\{"paceline ([a-z-]+)(?: ([a-z-]+))?",')
+# Between two words of a text: a space, or the end of a line, of a literal or of a comment's line.
+GAP = r'(?: ?"\s*\n\s*f?" ?|(?: |\\n|\n) *(?:(?://|#) +)?)'
+COMMAND = re.compile(rf"(?P<mark>`|<code>)?(?<![\w/.@:-])paceline{GAP}(?P<first>[a-z][a-z-]*)"
+                     rf"(?:{GAP}(?P<second>[a-z][a-z-]*))?")
 
 
 def without_code(line):
@@ -76,6 +87,9 @@ class Check:
                       for path in paths if path.endswith(".md")}
         self.edges = {path: set() for path in self.pages}
         self.targets = set(re.findall(r"^([a-z][a-z-]*):", self._read("Makefile"), re.MULTILINE))
+        self.commands = {"man": set()}  # By first word, the second ones. `man` is hidden.
+        for first, second in EXAMPLE.findall(self._read(EXAMPLES)):
+            self.commands.setdefault(first, set()).update({second} - {""})
 
     def _read(self, path):
         try:
@@ -118,17 +132,31 @@ class Check:
             self._fault(page.path, number, f"{path} has no heading #{heading}")
 
     def _mentions(self, path, number, line):
-        for name in PAGE.findall(line):
+        for name, heading in PAGE.findall(line):
             if name not in self.paths:
                 self._fault(path, number, f"no page {name}")
-            elif path in self.edges:
+                continue
+            if path in self.edges:
                 self.edges[path].add(name)
+            if heading and heading not in self.pages[name].anchors:
+                self._fault(path, number, f"{name} has no heading #{heading}")
         for name in DECISION.findall(line):
             found = [page for page in self.pages if page.startswith(f"docs/decisions/{name}-")]
             if not found:
                 self._fault(path, number, f"no decision {name}")
             elif path in self.edges:
                 self.edges[path].update(found)
+
+    def _commands(self, path, text):
+        for match in COMMAND.finditer(text):
+            first, second = match["first"], match["second"]
+            number = text.count("\n", 0, match.start()) + 1
+            if first not in self.commands:
+                # Without a mark, "paceline" may be a package, a user or a namespace.
+                if match["mark"]:
+                    self._fault(path, number, f"no command paceline {first}")
+            elif second and self.commands[first] and second not in self.commands[first]:
+                self._fault(path, number, f"no command paceline {first} {second}")
 
     def _make(self, page, number, command):
         match = MAKE.match(command)
@@ -180,9 +208,13 @@ class Check:
         for path in sorted(self.paths):
             if path.startswith(("third_party/", "tests/docs/")):  # Not ours; pages made up for tests.
                 continue
-            if path.endswith((".md", ".h", ".cc", ".cu", ".py", ".sh", ".proto", ".yaml", ".bzl")):
-                for number, line in enumerate(self._read(path).split("\n"), start=1):
-                    self._mentions(path, number, line)
+            if not path.endswith(TEXTS):
+                continue
+            text = self._read(path)
+            for number, line in enumerate(text.split("\n"), start=1):
+                self._mentions(path, number, line)
+            if not path.endswith(("_test.cc", "_test.py")):  # They make some up.
+                self._commands(path, text)
         for page in self.pages.values():
             self._page(page)
         self._reached()

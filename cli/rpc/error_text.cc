@@ -23,7 +23,7 @@ constexpr Advice kAdvice[] = {
     {"NODE_UNREACHABLE",
      "logs and checks are there again when the node is; `paceline node list` shows the nodes"},
     {"NOT_LEADER", "name all controllers, with commas between them: in the context, or --server"},
-    {"NO_SUBSTITUTE", "`paceline node drain --dry-run` tells what each mode would do"},
+    {"NO_SUBSTITUTE", "`paceline node drain --dry-run --mode MODE` tells what each mode would do"},
     {"BRAKE", "`paceline automation resume` lets the automation act again"},
     {"REQUEST_ID_REUSED", "a --request-id stands for one request; leave it out or take a new one"},
 };

@@ -81,7 +81,7 @@ class ExpectedTest(unittest.TestCase):
                 self.assertEqual(shown(name), expected)
 
     def test_job_files(self):
-        # cli/job_file/proposed_job_files_test.cc reads them by the project's own rules.
+        # cli/job_file/job_file_test.cc reads them by the project's own rules.
         for name in SCRIPTS:
             with self.subTest(name):
                 path = FOLDER / f"{name}.yaml"

@@ -14,6 +14,9 @@ SOUND = {
     "Makefile": "test:\n\tcc\nbench:\n\tcc\n",
     "README.md": "[Guide](docs/guide.md#two-words), `docs/other.md`, [all](docs/decisions/)\n",
     "bench/step.py": "",
+    "cli/verbs/program/examples.cc": '{"paceline", "paceline job list", "All"},\n'
+                                     '{"paceline job list", "paceline job list", "All"},\n'
+                                     '{"paceline submit", "paceline submit a.yaml", "One"},\n',
     "common/log.h": "// See docs/guide.md.\n",
     "common/log_test.cc": "",
     "docs/decisions/0001-first.md": "# First\n",
@@ -54,6 +57,28 @@ class DocsCheckTest(unittest.TestCase):
         self.assertEqual(self.faults(**{"common__log.h": "// docs/gone.md\n"}),
                          ["common/log.h:1: no page docs/gone.md"])
         self.assertEqual(self.other("docs/decisions/0002"), ["docs/other.md:3: no decision 0002"])
+
+    def test_headings_in_sources(self):
+        self.assertEqual(self.faults(**{"common__log.h": "// docs/guide.md#two-words.\n"}), [])
+        self.assertEqual(self.faults(**{"common__log.h": "// docs/guide.md#two\n"}),
+                         ["common/log.h:1: docs/guide.md has no heading #two"])
+
+    def command(self, text):
+        return self.faults(**{"common__log.h": text + "\n"})
+
+    def test_commands_in_sources(self):
+        for sound in ("`paceline job list`, `paceline job`", "`paceline submit job.yaml`",
+                      '"`paceline "\n    "job list`"', "// `paceline\n// job list`", "a paceline go"):
+            self.assertEqual(self.command(sound), [])
+        for wrong in ("// `paceline job stop`", '"end it: paceline job stop"',
+                      '"`paceline "\n    "job stop`"', '"`paceline job"\n    " stop`"',
+                      "// `paceline job\n  // stop`", '{"text": "`paceline job\\n  stop`"}'):
+            self.assertEqual(self.command(wrong), ["common/log.h:1: no command paceline job stop"])
+        for wrong in ("`paceline go`", "<code>paceline go</code>"):
+            self.assertEqual(self.command(wrong), ["common/log.h:1: no command paceline go"])
+
+    def test_tests_make_commands_up(self):
+        self.assertEqual(self.faults(**{"common__log_test.cc": "`paceline job stop`\n"}), [])
 
     def test_paths_in_code_marks(self):
         self.assertEqual(self.other("`common/lag.h`"), ["docs/other.md:3: no file common/lag.h"])

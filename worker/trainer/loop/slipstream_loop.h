@@ -1,5 +1,5 @@
-// A rank's training with Slipstream (slipstream/slipstream.h). Each rank makes steps at its own
-// pace; common tasks are done at stops, where all ranks wait with the same model.
+// A rank's training with Slipstream (worker/trainer/slipstream/slipstream.h). Each rank makes steps
+// at its own pace; common tasks are done at stops, where all ranks wait with the same model.
 //
 // Steps are counted twice:
 //

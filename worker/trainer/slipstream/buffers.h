@@ -8,7 +8,7 @@
 // Each pass is one call. On a CPU it is cut into chunks of fixed size for the caller's intra-op
 // pool, so the result does not depend on the number of threads. On another device it is a series of
 // torch operators on the calling thread's stream, which may not have begun when the call returns
-// (slipstream/pass_order.h).
+// (worker/trainer/slipstream/pass_order.h).
 //
 // Two threads may make passes at the same time if neither writes a buffer that the other uses
 // (slipstream/rank.h orders them so). Torch's exceptions pass through.
