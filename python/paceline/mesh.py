@@ -47,8 +47,12 @@ class ReplicaMesh:
         """shape: the size of each dimension, by name; the last one's positions are neighbours.
         make_group: SwitchingGroup of the engine that this process has loaded.
 
-        Raises RuntimeError if there is a default process group.
+        Raises RuntimeError if there is a default process group, or torch is older than 2.11.
         """
+        if [int(part) for part in torch.__version__.split(".")[:2]] < [2, 11]:
+            raise RuntimeError("sessions with shards need torch 2.11, since earlier ones make "
+                               f"meshes in another way, and here is torch {torch.__version__}: "
+                               "pip install 'torch==2.11.*'")
         try:
             self._debug: Any = import_module("torch.distributed.tensor.debug")
         except ModuleNotFoundError as error:  # torch does not install what it imports there.

@@ -50,6 +50,13 @@ class CheckTest(MeshTest):
             with self.assertRaisesRegex(RuntimeError, r"FSDPParam\.gone, Gone missing.*2\.11"):
                 fsdp.check(nn.Linear(1, 1))
 
+    def test_an_older_torch_is_refused(self):
+        for version in ("2.9.1+cpu", "2.10.0"):
+            with mock.patch("torch.__version__", version):
+                with self.assertRaisesRegex(RuntimeError, f"need torch 2.11.* {version[:4]}"):
+                    make_mesh()
+            self.assertFalse(dist.is_initialized())
+
     # A field that is new in a later torch has to be looked at: is it left over by a cut step?
     KEPT = {
         "FSDPState": "_auto_reshard_after_forward _device _device_handle _is_root _modules "
