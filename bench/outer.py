@@ -121,7 +121,7 @@ def streams(period):
 
 def is_linked(way):
     """Whether a way is timed over links, too."""
-    single = (", streaming", ", overlapped", ", int4")
+    single = (", streaming", ", overlapped")
     return not way.name.startswith("ladder") and not way.name.endswith(single)
 
 
