@@ -89,6 +89,15 @@ std::string NoMfuText(const v1::Job& job) {
                   : "; no MFU without the device's peak (peak_flops)";
 }
 
+// Whether the job's steps may have had different numbers of samples, as its ranks became fewer or
+// more: how many of them made which step is not known here.
+bool StepsMayDiffer(const v1::Job& job) {
+  const v1::Recovery& recovery = job.spec().recovery();
+  if (recovery.batch() != v1::KEEP_RANK_BATCH) return false;
+  const bool may_shrink = recovery.min_ranks() > 0 && recovery.min_ranks() < job.spec().ranks();
+  return recovery.max_ranks() > 0 || (may_shrink && !job.membership_changes().empty());
+}
+
 const v1::Rank* FindRank(const v1::Job& job, int rank) {
   for (const v1::Rank& candidate : job.ranks()) {
     if (candidate.rank() == rank) return &candidate;
@@ -130,13 +139,10 @@ std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
   progress.set_tokens_per_s(TokensPerSecond(job));
   const v1::JobSpec& spec = job.spec();
-  // How many ranks made which step is not known here.
-  const bool has_varied =
-      spec.recovery().max_ranks() > 0 && spec.recovery().batch() == v1::KEEP_RANK_BATCH;
-  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0 && !has_varied) {
-    const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *
-                           spec.batch_per_rank() *
-                           static_cast<double>(std::max<int64_t>(1, spec.accumulation_steps()));
+  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0 &&
+      !StepsMayDiffer(job)) {
+    const double samples = static_cast<double>(progress.step() - StepsBefore(job)) *
+                           static_cast<double>(GlobalBatch(spec));
     progress.set_samples_per_s(samples / progress.training_s());
     if (progress.tokens_per_s() > 0) {
       progress.set_tokens_per_s(progress.samples_per_s() *

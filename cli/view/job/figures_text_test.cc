@@ -49,6 +49,23 @@ TEST(FiguresTextTest, PaceOfAnEndedJobIsThatOfItsWholeTraining) {
   EXPECT_EQ(PaceText(job), "80.0 samples/s");
 }
 
+TEST(FiguresTextTest, PaceOfAnEndedJobWhoseStepsDifferedIsThatOfItsLastRanks) {
+  v1::Job job = Parsed(R"(
+    state: SUCCEEDED
+    spec { ranks: 4 batch_per_rank: 5
+           recovery { max_failures: 3 min_ranks: 2 batch: KEEP_RANK_BATCH } }
+    progress { step: 100 training_s: 50 samples_per_s: 8 })");
+  EXPECT_EQ(PaceText(job), "40.0 samples/s") << "it had four ranks throughout";
+  job.add_membership_changes()->set_ranks_after(3);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s");
+  job.mutable_spec()->mutable_recovery()->set_batch(v1::KEEP_GLOBAL_BATCH);
+  EXPECT_EQ(PaceText(job), "40.0 samples/s") << "fewer ranks took the same samples";
+  job.clear_membership_changes();
+  job.mutable_spec()->mutable_recovery()->set_batch(v1::KEEP_RANK_BATCH);
+  job.mutable_spec()->mutable_recovery()->set_max_ranks(8);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s") << "it may have started with fewer";
+}
+
 TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {
   v1::Job job = Parsed(R"(
     ranks { rank: 0 figures { steps: 10 learning_rate: 0.1 grad_norm: 1.5 data_wait_share: 0.02

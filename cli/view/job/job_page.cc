@@ -254,9 +254,9 @@ std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
   }
   if (!spec.export_final().empty()) {
     const std::string name = SanitizeLine(absl::StripSuffix(spec.export_final(), ".safetensors"));
-    const std::string last = absl::StrCat(" to ", ".rank", spec.ranks() - 1, ".safetensors");
-    places.push_back(
-        absl::StrCat(name, ".rank0.safetensors", spec.ranks() > 1 ? last : std::string()));
+    const int ranks = RanksNow(job);
+    const std::string last = absl::StrCat(" to ", ".rank", ranks - 1, ".safetensors");
+    places.push_back(absl::StrCat(name, ".rank0.safetensors", ranks > 1 ? last : std::string()));
   }
   return places;
 }

@@ -93,7 +93,7 @@ double SecondsToGo(const v1::Job& job) {
   if (left < 0 || evaluating < 0) return -1;
   if (left == 0) return evaluating;
   if (progress.samples_per_s() <= 0) return -1;
-  return evaluating + static_cast<double>(left) * static_cast<double>(GlobalBatch(job.spec())) /
+  return evaluating + static_cast<double>(left) * static_cast<double>(SamplesPerStep(job)) /
                           progress.samples_per_s();
 }
 

@@ -30,6 +30,17 @@ TEST(ProgressLineTest, EtaFollowsFromThePresentPace) {
   EXPECT_LT(SecondsToGo(still), 0);
 }
 
+TEST(ProgressLineTest, EtaCountsTheSamplesOfTheRanksThatTheJobHas) {
+  v1::Job job = Running();
+  for (int rank = 0; rank < 8; ++rank) job.add_ranks();
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 15) << "they share the samples of a step";
+  job.mutable_spec()->mutable_recovery()->set_batch(v1::KEEP_RANK_BATCH);
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 30);
+  job.clear_ranks();
+  job.add_ranks();
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 3.75);
+}
+
 TEST(ProgressLineTest, WideTerminalShowsEverything) {
   v1::Job job = Running();
   job.mutable_evaluation()->set_accuracy(0.953);
