@@ -208,6 +208,7 @@ struct Member {
 struct JobSize {
   int ranks = 1;
   int64_t batch = 1;  // As Member::batch.
+  int together = 0;   // Of these, that share gradients at each step, at least; 0: all.
 };
 
 // proto/plan.proto, Membership.

@@ -132,6 +132,31 @@ TEST(ConfigFromProtoTest, AJobHasTheSizesThatItsBatchRuleAllows) {
   EXPECT_EQ(SizesText(proto), "1 x 5 2 x 5 3 x 5 4 x 5");
 }
 
+TEST(ConfigFromProtoTest, ASizeSaysHowManyRanksShareGradientsAtLeast) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->clear_collective_timeout_s();
+  proto.mutable_spec()->clear_startup_timeout_s();
+  const auto together = [&proto] {
+    const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->sizes.back().together : -1;
+  };
+  v1::Strategy* strategy = proto.mutable_spec()->mutable_strategy();
+  EXPECT_EQ(together(), 1) << "the ranks of a node";
+  strategy->set_gradient_group_size(2);
+  EXPECT_EQ(together(), 2);
+  v1::Recovery* recovery = proto.mutable_spec()->mutable_recovery();
+  recovery->set_max_failures(1);
+  EXPECT_EQ(together(), 2) << "it always has all ranks";
+  recovery->set_min_ranks(1);
+  EXPECT_EQ(together(), 1) << "the other one of the group may be missing";
+  recovery->clear_min_ranks();
+  recovery->set_max_ranks(4);
+  EXPECT_EQ(together(), 1);
+  proto.mutable_spec()->clear_strategy();
+  EXPECT_EQ(together(), 0);
+}
+
 TEST(ConfigFromProtoTest, EveryValueOfWhatItTrainsArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();

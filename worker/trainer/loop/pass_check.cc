@@ -10,7 +10,8 @@ namespace {
 
 absl::Status CheckSize(const Model& model, const DataConfig& data, int64_t samples,
                        const JobSize& size) {
-  PACELINE_RETURN_IF_ERROR(model.CheckBatch(size.batch, size.ranks));
+  const int together = size.together == 0 ? size.ranks : size.together;
+  PACELINE_RETURN_IF_ERROR(model.CheckBatch(size.batch, together));
   const int64_t rest = samples % (size.batch * size.ranks);
   if (data.drop_last || rest == 0) return absl::OkStatus();
   return CheckLastPass(model, rest, samples, size.ranks);

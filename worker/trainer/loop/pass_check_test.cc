@@ -99,5 +99,19 @@ TEST(PassCheckTest, TheNumberOfRanksIsNamedThatItIsRefusedFor) {
   EXPECT_TRUE(CheckPasses(model, config, 20).ok());
 }
 
+TEST(PassCheckTest, ARankThatMayBeAloneInItsGroupNeedsEnoughByItself) {
+  const Normalised model(/*together=*/true);
+  TrainerConfig config;
+  config.member.world_size = 4;
+  config.member.batch = 1;
+  config.sizes = {{4, 1, /*together=*/2}};
+  EXPECT_TRUE(CheckPasses(model, config, 20).ok());
+  config.sizes = {{3, 1, /*together=*/1}, {4, 1, /*together=*/1}};
+  EXPECT_THAT(std::string(CheckPasses(model, config, 20).message()),
+              AllOf(HasSubstr("with 3 ranks"), HasSubstr("one sample is too few")));
+  config.sizes = {{3, 2, /*together=*/1}, {4, 2, /*together=*/1}};
+  EXPECT_TRUE(CheckPasses(model, config, 20).ok());
+}
+
 }  // namespace
 }  // namespace paceline

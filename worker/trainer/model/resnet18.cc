@@ -10,6 +10,7 @@
 #include <cmath>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "worker/trainer/model/models.h"
 #include "worker/trainer/model/sync_batch_norm.h"
 
@@ -63,10 +64,11 @@ class ResNet18 : public Classifier {
     if (samples > 1 || height_ * width_ > 1 || (sync_batchnorm_ && ranks > 1)) {
       return absl::OkStatus();
     }
-    return absl::InvalidArgumentError(
+    return absl::InvalidArgumentError(absl::StrCat(
         "a rank has one sample, but resnet18 on these images has layers of 1 x 1, whose BatchNorm "
-        "needs more than one value per channel to train; give a batch_per_rank of at least 2, or "
-        "several ranks and model.sync_batchnorm");
+        "needs more than one value per channel to train; give a batch_per_rank of at least 2",
+        sync_batchnorm_ ? ", as a rank may have no other to normalise with"
+                        : ", or several ranks and model.sync_batchnorm"));
   }
 
   void SetActiveGroup(Group* group) override {
