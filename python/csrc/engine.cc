@@ -123,6 +123,10 @@ c10::intrusive_ptr<c10d::ProcessGroup> Engine::TorchGroup() {
 void Engine::Save() {
   TORCH_CHECK_VALUE(!config().checkpoint.directory.empty(),
                     "run.save() needs `checkpoint: {directory: ...}` in the job's file");
+  TORCH_CHECK_VALUE(config().strategy.kind != StrategyConfig::Kind::kSlipstream,
+                    "run.save() does not go with strategy slipstream, whose ranks make no step "
+                    "together; give checkpoint.every_steps or every_s in the job's file, or run "
+                    "`paceline checkpoint save`");
   run_->AskForSave();
 }
 

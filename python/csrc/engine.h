@@ -96,7 +96,8 @@ class Engine {
   // call of a generation is collective. Throws c10::ValueError unless the strategy is ddp, as only
   // then all members are at the same step.
   c10::intrusive_ptr<c10d::ProcessGroup> TorchGroup();
-  // As TrainerRun::AskForSave. Throws c10::ValueError without a checkpoint directory.
+  // As TrainerRun::AskForSave. Throws c10::ValueError without a checkpoint directory, and with
+  // Slipstream.
   void Save();
   // As TrainerRun::Report.
   void Report(std::vector<ReportedNumber> numbers) { run_->Report(std::move(numbers)); }

@@ -83,7 +83,12 @@ class Session(BaseTrainer):
         strategy: Mapping[str, Any] = self.run.spec.get("strategy") or {}
         self._shares_gradients = set(strategy) <= {"ddp"}
         checkpoint: Mapping[str, Any] = self.run.spec.get("checkpoint") or {}
-        self._saves = bool(checkpoint.get("directory"))
+        self._no_saves = ""  # Why save_strategy makes none.
+        if not checkpoint.get("directory"):
+            self._no_saves = "the job's file has no checkpoint.directory"
+        elif "slipstream" in strategy:
+            self._no_saves = ("with strategy slipstream only checkpoint.every_steps of the job's "
+                              "file does")
 
     def is_world_process_zero(self) -> bool:
         """Whether this is rank 0 at present."""
@@ -296,13 +301,13 @@ class Session(BaseTrainer):
         self.log(logs)
 
     def _ask_for_save(self) -> None:
-        if self._saves:
+        if not self._no_saves:
             self.run.save()
             self._notify("on_save")
         elif "PACELINE_SOCKET" in os.environ:
-            self._say_once("save_strategy asks for a checkpoint, and the job's file has no "
-                           "checkpoint.directory: nothing is saved. The Trainer's own checkpoints "
-                           "are off in a session; trainer.save_model() writes the model at the end")
+            self._say_once(f"save_strategy asks for a checkpoint, and {self._no_saves}: nothing is "
+                           "saved. The Trainer's own checkpoints are off in a session; "
+                           "trainer.save_model() writes the model at the end")
 
     def _evaluate_share(self, rank: int, world_size: int) -> paceline.Score:
         """Evaluates every world_size-th sample. Logs means over all ranks."""

@@ -107,6 +107,22 @@ class ExportTest(unittest.TestCase):
             self.assertIn(what, str(caught.exception))
         self.assertEqual(self.written(), [])
 
+    def test_what_cannot_be_written_is_refused_before_it_is_compiled(self):
+        module, inputs, targets = export_models.strange("", 2)
+        taken = self.folder / "taken.pt2"
+        taken.mkdir()
+        missing = self.folder / "missing"
+        with mock.patch.object(steps, "trace", side_effect=AssertionError):
+            for out, what in ((missing / "step.pt2", f"{missing} is no folder that can be written"),
+                              (taken, f"{taken} is a folder")):
+                with self.assertRaises(Problem) as caught:
+                    export_step(module, inputs, targets, str(out))
+                self.assertIn(what, str(caught.exception))
+            with mock.patch.dict(sys.modules, {"safetensors": None}), \
+                    self.assertRaises(Problem) as caught:
+                export_step(module, inputs, targets, self.out)
+            self.assertIn("pip install safetensors", str(caught.exception))
+
     def test_batches_that_the_trainer_has_not_are_refused(self):
         module, inputs, targets = export_models.strange("", 2)
         for x, y in ((inputs.double(), targets), (inputs, targets.int()), (inputs, targets[:1]),

@@ -154,6 +154,19 @@ class ResumeTest(ImportFixture):
         self.assertIn("pieces are there already", err)
         self.assertEqual(read(self.out)[2], tokens_of(TEXTS))
 
+    def test_a_folder_that_goes_only_when_its_lock_is_closed(self):
+        remove = shutil.rmtree
+
+        def keep(folder, ignore_errors=False):
+            """As on NFS, where what is removed while it is open stays until it is closed."""
+            remove(folder)
+            os.mkdir(folder)
+            if not ignore_errors:
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), folder)
+
+        with mock.patch.object(shutil, "rmtree", keep):
+            self.imports(TEXTS, self.lines())
+
     @contextlib.contextmanager
     def importing(self):
         """An import of two processes, which wait for what they are to read."""

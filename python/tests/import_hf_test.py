@@ -1,5 +1,6 @@
 """`python -m paceline.import_hf`, as `paceline data import-hf` runs it: what it reads and makes."""
 
+import errno
 import gzip
 import json
 import os
@@ -97,6 +98,20 @@ class ImportTest(ImportFixture):
         (folder / "README.md").write_text("not data")
         self.imports(TEXTS, folder)
 
+    def test_a_folder_that_cannot_be_read_is_not_left_out(self):
+        self.lines("1.jsonl")
+        locked = self.folder / "locked"
+        locked.mkdir()
+        scan = os.scandir
+
+        def refuse(path):
+            if str(path) == str(locked):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return scan(path)
+
+        with mock.patch.object(os, "scandir", refuse):
+            self.fails(f"{locked} cannot be read: Permission denied", self.folder)
+
     def test_texts_that_are_null_are_left_out(self):
         path = self.folder / "texts.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": ["a b", None, "c"]}), path)
@@ -186,6 +201,13 @@ class ImportTest(ImportFixture):
         parquet.write_bytes(b"no parquet")
         self.fails(f"{parquet} cannot be read", parquet)
         shutil.rmtree(f"{self.out}.import")
+        latin = pyarrow.array([b"a", b"caf\xe9"]).cast(pyarrow.string(), safe=False)
+        pyarrow.parquet.write_table(pyarrow.table({"text": latin}), parquet)
+        arrow = self.folder / "texts.arrow"
+        self.stream(arrow, latin)
+        for one in (parquet, arrow):
+            self.fails(f"{one} cannot be read: 'utf-8' codec can't decode", one)
+            shutil.rmtree(f"{self.out}.import")
         packed = self.folder / "texts.json.gz"
         packed.write_bytes(gzip.compress(b'{"text": "a"}\n' * 99)[:-20] + b"\0" * 30)
         self.fails(f"{packed} cannot be read", packed)

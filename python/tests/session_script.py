@@ -251,7 +251,7 @@ def train(step):
         loss = loss_of(model[1:](hidden), y)
         loss.backward() if "plain" in habits else step.backward(loss)
     at("before_update", step.number)
-    if "save" in habits and step.number == 6:
+    if "save" in habits and step.number == 6 or "saves" in habits:
         run.save()
     if "fork" in habits and step.number == 5:
         child = os.fork() or sys.exit(7)

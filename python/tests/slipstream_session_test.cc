@@ -248,6 +248,19 @@ TEST_F(SlipstreamSessionTest, AnotherClippingThanTheJobsIsRefused) {
   EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr("give clip_grad_norm: 1.0"));
 }
 
+TEST_F(SlipstreamSessionTest, AScriptThatAsksForASaveIsRefused) {
+  setenv("HABITS", "saves", 1);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(
+      1, "out",
+      absl::StrCat(Strategy("FREE"), "checkpoint { directory: '", directory_, "/checkpoints' } ")));
+  WaitForEnd(*daemon, 0);
+  EXPECT_EQ(daemon->exit_code(0), 1);
+  EXPECT_THAT(daemon->LastWords(0).error().message(),
+              HasSubstr("run.save() does not go with strategy slipstream"));
+  unsetenv("HABITS");
+}
+
 TEST_F(SlipstreamSessionTest, ItGoesOnFromACheckpoint) {
   for (const char* mode : {"FREE", "DROP"}) {
     SCOPED_TRACE(mode);

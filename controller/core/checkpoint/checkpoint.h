@@ -72,6 +72,8 @@ struct Save {
   Outcome outcome = Outcome::kUnderWay;
   absl::Time begun;                        // Steady; when the first rank reported it.
   std::vector<std::optional<Part>> parts;  // By rank; empty until that rank has reported.
+  // Steady, by rank: since when it trains beyond the step without its part. Not stored.
+  std::map<int, absl::Time> untold_since;
 };
 
 // The newest save order.

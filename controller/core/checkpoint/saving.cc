@@ -15,6 +15,10 @@
 namespace paceline {
 namespace {
 
+// For so long, a rank that trains may not tell of a save that it has begun: its daemon was started
+// anew, and waits for it.
+constexpr absl::Duration kUntoldPatience = absl::Minutes(1);
+
 // A part only moves to a later stage.
 int StageOf(SaveState state) {
   switch (state) {
@@ -292,6 +296,38 @@ JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   return change;
 }
 
+// A rank that trains beyond a save's step, and has not begun the save, never will: it has not asked
+// for it (Run.save of sessions), as others have. With Slipstream its steps are not the job's.
+JobChange MissUnbegunParts(Job& job, const RankState& rank, Moment now) {
+  if (job.plan.slipstream.has_value() || rank.report.membership.generation != job.generation) {
+    return JobChange::kNone;
+  }
+  const int r = RankOf(job, rank).value();
+  const int64_t done = rank.report.progress.step;
+  std::vector<std::pair<int64_t, int64_t>> missed;  // Step and order.
+  for (Save& save : job.checkpoints.saves) {
+    if (save.outcome != Save::Outcome::kUnderWay || save.step >= done ||
+        save.parts[static_cast<size_t>(r)].has_value()) {
+      continue;
+    }
+    const absl::Time since = save.untold_since.emplace(r, now.steady).first->second;
+    if (now.steady >= since + kUntoldPatience) missed.emplace_back(save.step, save.order);
+  }
+  JobChange change = JobChange::kNone;
+  for (const auto& [step, order] : missed) {
+    SaveStatus status;
+    status.step = step;
+    status.order = order;
+    status.state = SaveState::kFailed;
+    status.failure = SaveFailure::kNotAgreed;
+    status.error = absl::StrCat("has done ", done - step,
+                                " more steps without it; in a session, all ranks are to call "
+                                "run.save() in the same step");
+    change = std::max(change, TakePart(job, rank, std::move(status), now));
+  }
+  return change;
+}
+
 bool IsReported(const Job& job, int64_t step) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
     const auto& saves = rank.report.saves;
@@ -336,6 +372,7 @@ JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
     }
   }
   change = std::max(change, MissLostParts(job, rank, now));
+  change = std::max(change, MissUnbegunParts(job, rank, now));
   ForgetEnded(job);
   return change;
 }

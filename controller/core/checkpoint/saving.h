@@ -3,6 +3,7 @@
 //   all parts DURABLE ──▶ rank 0 may commit ──▶ COMMITTED: a checkpoint
 //   a part FAILED or SKIPPED ──▶ the save has failed; when all ranks have reported the end of
 //   their parts, what they wrote is removed
+//   a rank trains on beyond the step without its part ──▶ it has failed there
 //   rank 0 may commit, and no longer reports the save ──▶ nobody knows: settling will adopt it
 //   a part WRITING with an error ──▶ the rank has done all steps but cannot write what it must, and
 //   tries again: the save goes on, and the error is shown

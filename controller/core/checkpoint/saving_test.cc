@@ -260,6 +260,48 @@ TEST(SavingTest, PartThatARankTellsOfNoMoreIsLost) {
   EXPECT_THAT(job.checkpoints.last_error, HasSubstr("save after step 1: rank 1 on b"));
 }
 
+// Rank 1 has done so many steps, and tells of no save.
+JobChange Train(Job& job, int64_t steps, Moment now) {
+  TrainerReport report = PlayedReport(job, 1, TrainerState::kRunning);
+  report.membership.generation = job.generation;
+  report.progress.step = steps;
+  return Tell(job, report, now);
+}
+
+TEST(SavingTest, SaveThatARankTrainsPastHasFailed) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Reported(20, kDurable)}, At(10));
+  Train(job, 20, At(11));
+  Train(job, 20, At(100));
+  Train(job, 25, At(101));
+  Train(job, 30, At(160));
+  EXPECT_THAT(StepsUnderWay(job), ElementsAre(20)) << "it may tell of it in a moment";
+  EXPECT_EQ(Train(job, 31, At(161)), JobChange::kState);
+  EXPECT_THAT(StepsUnderWay(job), IsEmpty());
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNotAgreed], 1);
+  EXPECT_THAT(job.checkpoints.last_error,
+              HasSubstr("save after step 20: rank 1 on b: has done 11 more steps without it"));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
+}
+
+TEST(SavingTest, SaveThatARankTellsOfLateGoesOn) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Reported(20, kDurable)}, At(10));
+  Train(job, 25, At(101));
+  TellSaves(job, 1, {Reported(20, kDurable)}, At(160));
+  Train(job, 31, At(170));
+  EXPECT_THAT(CommitSteps(job), ElementsAre(20));
+}
+
+TEST(SavingTest, WithSlipstreamRanksMayBeBeyondASave) {
+  Job job = RunningJob();
+  job.plan.slipstream.emplace();
+  TellSaves(job, 0, {Reported(20, kDurable)}, At(10));
+  Train(job, 25, At(101));
+  Train(job, 31, At(1000));
+  EXPECT_THAT(StepsUnderWay(job), ElementsAre(20));
+}
+
 TEST(SavingTest, CheckpointThatMayHaveBeenCommittedUnheardIsNotRemoved) {
   Job job = RunningJob();
   TellSaves(job, 0, {Reported(1, kDurable)}, At(10));

@@ -194,10 +194,14 @@ JobChange OrderGiveBack(Job& job, int ranks, const std::string& beneficiary, Mom
   return JobChange::kProgress;
 }
 
+bool GivesBack(const Job& job) {
+  return job.recovery.give_back_to > 0 && Present(job) > job.recovery.give_back_to;
+}
+
 bool BeginGiveBack(Job& job, Moment now) {
+  if (!GivesBack(job)) return false;
   const int to = job.recovery.give_back_to;
   const int extra = Present(job) - to;
-  if (to == 0 || extra <= 0) return false;
   NextGeneration next;
   next.planned = true;
   next.members.assign(job.ranks.begin(), job.ranks.begin() + to);

@@ -88,6 +88,9 @@ JobChange StopGrowth(Job& job, Moment now);
 // Extra ranks beyond `ranks` are to be given back to `beneficiary`; 0: none are, any more.
 JobChange OrderGiveBack(Job& job, int ranks, const std::string& beneficiary, Moment now);
 
+// Whether the job has ranks that are to be given back.
+bool GivesBack(const Job& job);
+
 // Begins the planned generation without the ranks that are to be given back. Returns whether there
 // are any. Requires: nothing is in the way of a planned change.
 bool BeginGiveBack(Job& job, Moment now);

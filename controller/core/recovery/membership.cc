@@ -315,6 +315,7 @@ void BeginMembership(Job& job) {
   recovery.batch = is_as_in_spec ? RankBatch() : BatchOf(job, ranks);
   recovery.growth_to = recovery.give_back_to = 0;
   recovery.idle_since = absl::InfiniteFuture();
+  recovery.awaited_save = 0;
   recovery.hopeless = false;
   recovery.copies = JobCopies();
   BeginCopies(job, /*restores=*/false);
@@ -349,6 +350,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   if (!next.planned || ranks >= recovery.growth_to) recovery.growth_to = 0;
   if (ranks <= recovery.give_back_to) recovery.give_back_to = 0;
   recovery.idle_since = absl::InfiniteFuture();
+  recovery.awaited_save = 0;
   BeginCopies(job, next.restores);
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();

@@ -55,11 +55,21 @@ bool ReleaseSurplus(Job& job, Moment now) {
 
 bool MayChange(const Job& job, Moment now) {
   return ChangeUnderWay(job) == nullptr && now.steady >= job.recovery.next_planned &&
-         !IsOver(job) && !IsOrderPending(job) && StepsUnderWay(job).empty() &&
+         !IsOver(job) && !IsOrderPending(job) &&
          std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
            return !IsLost(member) && member.hangs.empty() &&
                   member.unreachable_since == absl::InfiniteFuture() && HasState(job, member);
          });
+}
+
+// Whether the change waits for saves that were under way when it came to be wanted. Before these
+// end, others may begin, and so on without an end: they are abandoned, and made again.
+bool WaitsForSaves(Job& job) {
+  const std::vector<int64_t> steps = StepsUnderWay(job);
+  if (steps.empty()) return false;
+  int64_t& newest = job.recovery.awaited_save;
+  if (newest == 0) newest = steps.back();
+  return steps.front() <= newest;
 }
 
 // Spares that could become members at once, by index.
@@ -195,11 +205,15 @@ JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
 JobChange BeginPlannedChange(Job& job, Moment now) {
   const JobChange change = ForgetLeft(job);
   if (!MayChange(job, now)) return change;
-  if (BeginGiveBack(job, now)) return JobChange::kState;
   const std::vector<size_t> ready = ReadySpares(job);
   const std::vector<Taker> takers =
       job.request.shards == 1 ? TakersOf(job, ready) : ChooseTakers(job, ready);
-  if (takers.empty() && !job.next_plan.has_value()) return change;
+  if (takers.empty() && !job.next_plan.has_value() && !GivesBack(job)) {
+    job.recovery.awaited_save = 0;
+    return change;
+  }
+  if (WaitsForSaves(job)) return change;
+  if (BeginGiveBack(job, now)) return JobChange::kState;
   NextGeneration next;
   next.planned = true;
   next.members = job.ranks;

@@ -277,6 +277,27 @@ TEST(PlannedChangeTest, WaitsForASaveToEnd) {
   EXPECT_EQ(job.generation, Generation(2));
 }
 
+TEST(PlannedChangeTest, DoesNotWaitForSavesThatBeginWhileItWaits) {
+  JobRequest request = MemberRequest(2);
+  request.checkpoints.directory = "/ckpt";
+  MemberJob played(std::move(request));
+  Job& job = played.job;
+  played.slots.Add("e");
+  TrainerReport report = played.Last(played.Id(0));
+  report.saves = {Reported(20, SaveState::kWriting)};
+  played.Tell(report, 5);
+  RequestReplacement(job, NodeName("b"), "drained");
+  played.Advance(20);
+  played.Ready(job.spares.at(0).report.id, 21);
+  EXPECT_EQ(job.generation, Generation(1));
+  report.saves = {Reported(20, SaveState::kWriting), Reported(40, SaveState::kWriting)};
+  played.Tell(report, 22);
+  EXPECT_EQ(job.generation, Generation(1));
+  report.saves = {Reported(20, SaveState::kFailed), Reported(40, SaveState::kWriting)};
+  played.Tell(report, 23);
+  EXPECT_EQ(job.generation, Generation(2)) << "saves may follow one another without a pause";
+}
+
 TEST(PlannedChangeTest, OrderOfTheGenerationBeforeGoesOnInTheNext) {
   JobRequest request = MemberRequest(2);
   request.checkpoints.directory = "/ckpt";

@@ -113,6 +113,8 @@ struct JobRecovery {
   absl::Time unreachable_counts = absl::InfinitePast();
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
+  // Step of the newest save for which the next planned change waits; 0: none. Not stored.
+  int64_t awaited_save = 0;
   // When replicas that are stretched are looked at next.
   absl::Time next_mending = absl::InfiniteFuture();
 

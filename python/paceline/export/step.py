@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import tempfile
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ def export_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, 
         raise Problem(f"precision is {precision}; allowed is fp32, bf16")
     if not path.endswith(".pt2"):
         raise Problem(f"{path} must end in .pt2")
+    _check_output(path)
     inputs, targets = _batch_of(inputs, targets)
     state = state_of(module, inputs, targets, precision)
     flops = _flops(module, state, inputs, targets, precision)
@@ -77,6 +79,18 @@ def export_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, 
         os.replace(new_weights, weights)
         os.replace(new_package, package)
     return Exported(package, weights, len(inputs), worst, name)
+
+
+def _check_output(path: str) -> None:
+    """What would only fail when all is compiled, which takes minutes."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise Problem(f"{folder} is no folder that can be written: make it, or give the package "
+                      "another place")
+    if os.path.isdir(path):
+        raise Problem(f"{path} is a folder: give the package another name")
+    if importlib.util.find_spec("safetensors") is None:
+        raise Problem("safetensors is not installed: pip install safetensors")
 
 
 def _batch_of(inputs: torch.Tensor, targets: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
@@ -150,10 +164,7 @@ def _instructions() -> List[str]:
 
 
 def _write_weights(path: str, state: State, entries: Sequence[Entry]) -> None:
-    try:
-        import safetensors.torch  # pylint: disable=import-outside-toplevel
-    except ImportError as error:
-        raise Problem("safetensors is not installed: pip install safetensors") from error
+    import safetensors.torch  # pylint: disable=import-outside-toplevel
 
     tensors = {one.name: one.tensor for one in state.named}
     for entry in entries:

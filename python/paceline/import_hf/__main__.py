@@ -176,7 +176,8 @@ def _run(job: _Import) -> Dict[str, Any]:
                 raise Problem(f"{file.path} has changed while it was read; the same command reads "
                               "it again")
         made = _join(job, counts)
-        shutil.rmtree(job.settings.folder)
+        # All is made. On NFS the lock, which is open, stays in the folder until it is closed.
+        shutil.rmtree(job.settings.folder, ignore_errors=True)
     return made
 
 

@@ -31,19 +31,25 @@ def locked(outputs: List[str], out: str) -> Generator[None, None, None]:
 
 @contextlib.contextmanager
 def _locked(path: str, holder: str) -> Generator[None, None, None]:
-    with _open(path) as lock:
+    with contextlib.ExitStack() as closed, _open(path) as lock:
         if not _take(lock):
             raise _is_made(path, _holder_of(lock))
+        closed.callback(_remove_empty, folder_beside(path))
         with contextlib.suppress(OSError):  # On a full disk it is held without a name.
             os.ftruncate(lock.fileno(), 0)
             os.write(lock.fileno(), holder.encode("utf-8", "surrogateescape"))
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # A folder with pieces stays.
+            with contextlib.suppress(OSError):
                 if _is_in_place(lock):
                     os.unlink(lock.name)
-                    os.rmdir(folder_beside(path))
+
+
+def _remove_empty(folder: str) -> None:
+    """When its lock is closed: NFS keeps a file that is open. A folder with pieces stays."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
 
 
 def _open(path: str) -> BinaryIO:

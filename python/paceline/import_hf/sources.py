@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import zlib
+from collections import Counter
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 # A piece of a file has about so much, of bytes and of rows.
@@ -74,8 +75,8 @@ def find_files(paths: Iterable[str], split: Optional[str]) -> List[File]:
                               "save_to_disk, and names that end in "
                               + ", ".join(ending for ending, _ in _KINDS))
             found.append(File(os.path.realpath(name), kind, *_identity(status)))
-    for file in found:
-        if found.count(file) > 1:
+    for file, times in Counter(found).items():
+        if times > 1:
             raise Problem(f"{file.path} is given twice")
     return found
 
@@ -150,12 +151,18 @@ def _below(folder: str, split: Optional[str]) -> List[str]:
         return _saved_dataset(os.path.join(folder, split or names[0]))
     if os.path.exists(os.path.join(folder, "state.json")):
         return _saved_dataset(folder)
-    names = sorted(os.path.join(where, name) for where, _, files in os.walk(folder)
+    found = os.walk(folder, onerror=_refuse_unreadable)
+    names = sorted(os.path.join(where, name) for where, _, files in found
                    for name in files if _kind(name) is not None)
     if not names:
         raise Problem(f"{folder} has no file whose name ends in "
                       + ", ".join(ending for ending, _ in _KINDS))
     return names
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    """What is in a folder below would be missing in silence."""
+    raise Problem(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _list_of_splits(folder: str) -> str:
@@ -208,7 +215,8 @@ def _runs(sizes: List[int], limit: int) -> Iterator[Tuple[int, int]]:
 
 
 def _read(path: str, read: Any) -> Any:
-    """Calls a function of pyarrow's, whose errors do not name the file."""
+    """Calls a function of pyarrow's, whose errors do not name the file: also that of a text that is
+    no UTF-8."""
     try:
         return read()
     except Problem:
@@ -271,7 +279,7 @@ def _parquet_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
         batch = _read(piece.file.path, lambda: next(found, None))
         if batch is None:
             return
-        for text in batch.column(0).to_pylist():
+        for text in _read(piece.file.path, batch.column(0).to_pylist):
             yield f"row groups {piece.begin} to {piece.end - 1}", text
 
 
@@ -282,7 +290,8 @@ def _arrow_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
         if batch is None:
             return
         _check_column(piece.file.path, batch.schema.names, column)
-        for text in batch.column(batch.schema.get_field_index(column)).to_pylist():
+        texts = batch.column(batch.schema.get_field_index(column))
+        for text in _read(piece.file.path, texts.to_pylist):
             yield f"record batch {number}", text
 
 

@@ -95,7 +95,8 @@ class TrainerRun {
   // members must call it between the same collectives, and it may throw CollectiveError.
   Group& CallersGroup();
   // A save is due once the step is done, as one by steps is. All members must ask in the same step.
-  // Does nothing without a checkpoint directory.
+  // Does nothing without a checkpoint directory. With Slipstream, it is due when the ranks go back
+  // to another strategy.
   void AskForSave() { session_.state.saver.asked = true; }
   // What the caller's code has reported of its steps, in the place of what it said before: the
   // daemon hears of it with the next figures, and with those of later generations.
