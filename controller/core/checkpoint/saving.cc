@@ -308,6 +308,7 @@ JobChange MissUnbegunParts(Job& job, const RankState& rank, Moment now) {
   for (Save& save : job.checkpoints.saves) {
     if (save.outcome != Save::Outcome::kUnderWay || save.step >= done ||
         save.parts[static_cast<size_t>(r)].has_value()) {
+      save.untold_since.erase(r);  // It may have gone back to its copy.
       continue;
     }
     const absl::Time since = save.untold_since.emplace(r, now.steady).first->second;
