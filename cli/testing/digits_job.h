@@ -23,6 +23,7 @@ inline v1::Job JobIn(v1::JobState state, int64_t revision, int64_t step = 0) {
   if (step > 0) {
     job.mutable_progress()->set_loss(0.5);
     job.mutable_progress()->set_samples_per_s(800);
+    job.mutable_progress()->set_training_s(static_cast<double>(step) / 25);
   }
   for (int rank = 0; rank < 2 && state != v1::QUEUED; ++rank) job.add_ranks()->set_rank(rank);
   return job;

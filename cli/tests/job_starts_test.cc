@@ -102,6 +102,21 @@ TEST_F(JobStartsTest, ResumeTellsThatMoreStepsStretchTheSchedule) {
               Not(HasSubstr("learning rate")));
 }
 
+TEST_F(JobStartsTest, ResumeTellsThatTheLearningRateIsNowThatOfOtherRanks) {
+  controller_.SetJobs(
+      {Job(1, "spec { ranks: 8 schedule { scale_with_ranks: RANK_SCALE_LINEAR } }")});
+  EXPECT_THAT(
+      Paceline({"job", "resume", kId, "--ranks", "2"}).err,
+      HasSubstr("optimizer.learning_rate is now that of 2 ranks instead of 8 "
+                "(schedule.scale_with_ranks), so any number of ranks has 4 times the rate"));
+  EXPECT_THAT(Paceline({"job", "resume", kId, "--ranks", "8"}).err, Not(HasSubstr("learning")));
+  EXPECT_THAT(Paceline({"job", "resume", kId}).err, Not(HasSubstr("learning")));
+  controller_.SetJobs({Job(1, "spec { ranks: 8 schedule { scale_with_ranks: RANK_SCALE_SQRT } }")});
+  EXPECT_THAT(Paceline({"job", "resume", kId, "--ranks", "2"}).err, HasSubstr("has 2 times"));
+  controller_.SetJobs({Job(1, "spec { ranks: 8 schedule { scale_with_ranks: RANK_SCALE_NONE } }")});
+  EXPECT_THAT(Paceline({"job", "resume", kId, "--ranks", "2"}).err, Not(HasSubstr("learning")));
+}
+
 TEST_F(JobStartsTest, ResumeWhoseLadderDoesNotFitNamesTheFlag) {
   controller_.FailNext(Invalid("strategy.hsgd.ladder[1].size", "is 4, and there are 3 ranks"));
   const Ran ran = Paceline({"job", "resume", kId, "--ranks", "3"});

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/job_file/job_file.h"
 #include "cli/rpc/error_text.h"
 #include "cli/text/sanitize.h"
@@ -220,6 +222,19 @@ void TellScheduleChange(Program& program, const v1::JobSpec& before, const v1::J
                             "; `job resume --keep-schedule` leaves the end where it was"));
 }
 
+// schedule.scale_with_ranks measures the ranks against those that the job asks for.
+void TellRankScaleChange(Program& program, const v1::JobSpec& before, const v1::JobSpec& now) {
+  const v1::RankScale scale = now.schedule().scale_with_ranks();
+  const bool scales = scale == v1::RANK_SCALE_LINEAR || scale == v1::RANK_SCALE_SQRT;
+  if (!scales || before.ranks() == now.ranks()) return;
+  const double ratio = static_cast<double>(before.ranks()) / now.ranks();
+  program.Note(absl::StrFormat(
+      "the learning rate jumps: optimizer.learning_rate is now that of %d ranks instead of %d "
+      "(schedule.scale_with_ranks), so any number of ranks has %.3g times the rate that it had; "
+      "`job resume` cannot change learning_rate, and a job submitted with --from can",
+      now.ranks(), before.ranks(), scale == v1::RANK_SCALE_LINEAR ? ratio : std::sqrt(ratio)));
+}
+
 int ResumeJob(Program& program, const JobResumeFlags& flags) {
   v1::ResumeJobRequest request;
   if (!flags.ladder.empty()) {
@@ -257,6 +272,7 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
     if (!change.empty()) program.Note(change);
   }
   TellScheduleChange(program, before.spec(), job.spec());
+  if (flags.ranks != 0) TellRankScaleChange(program, before.spec(), job.spec());
   return TellAcceptedJob(program, job, "resumed", flags.accepted);
 }
 

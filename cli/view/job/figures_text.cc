@@ -89,13 +89,15 @@ std::string NoMfuText(const v1::Job& job) {
                   : "; no MFU without the device's peak (peak_flops)";
 }
 
-// Whether the job's steps may have had different numbers of samples, as its ranks became fewer or
-// more: how many of them made which step is not known here.
-bool StepsMayDiffer(const v1::Job& job) {
+// Whether each of the job's steps had the global batch of its spec, as far as known here. Not in a
+// sharded session, whose ranks may share their samples (tensor parallelism), nor if ranks that keep
+// their batch may have become fewer or more.
+bool HadGlobalBatch(const v1::Job& job) {
+  if (job.spec().session() && job.spec().shards() > 1) return false;
   const v1::Recovery& recovery = job.spec().recovery();
-  if (recovery.batch() != v1::KEEP_RANK_BATCH) return false;
+  if (recovery.batch() != v1::KEEP_RANK_BATCH) return true;
   const bool may_shrink = recovery.min_ranks() > 0 && recovery.min_ranks() < job.spec().ranks();
-  return recovery.max_ranks() > 0 || (may_shrink && !job.membership_changes().empty());
+  return recovery.max_ranks() == 0 && !(may_shrink && !job.membership_changes().empty());
 }
 
 const v1::Rank* FindRank(const v1::Job& job, int rank) {
@@ -135,12 +137,28 @@ double TokensPerSecond(const v1::Job& job) {
   return job.progress().samples_per_s() * static_cast<double>(job.spec().data().sequence_length());
 }
 
+double StepsPerSecond(const v1::Job& job) {
+  const v1::JobProgress& progress = job.progress();
+  if (progress.samples_per_s() <= 0) return 0;
+  double sum = 0;
+  int ranks = 0;
+  for (const v1::Rank& rank : job.ranks()) {
+    const v1::RankFigures& figures = rank.figures();
+    if (!HasFigures(rank) || figures.training_s() <= 0) continue;
+    sum += static_cast<double>(figures.steps()) / figures.training_s();
+    ++ranks;
+  }
+  if (ranks > 0) return sum / ranks;
+  if (progress.training_s() <= 0) return 0;
+  return static_cast<double>(progress.step() - StepsBefore(job)) / progress.training_s();
+}
+
 std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
   progress.set_tokens_per_s(TokensPerSecond(job));
   const v1::JobSpec& spec = job.spec();
   if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0 &&
-      !StepsMayDiffer(job)) {
+      HadGlobalBatch(job)) {
     const double samples = static_cast<double>(progress.step() - StepsBefore(job)) *
                            static_cast<double>(GlobalBatch(spec));
     progress.set_samples_per_s(samples / progress.training_s());

@@ -12,6 +12,10 @@ namespace paceline {
 // from its samples. 0: it counts none, as far as known, or has no pace yet.
 double TokensPerSecond(const v1::Job& job);
 
+// Steps per second of the job: the mean over its ranks of their latest interval of log_every steps;
+// before there is one, over the training so far. 0: it stands still, or has no pace yet.
+double StepsPerSecond(const v1::Job& job);
+
 // "1234 tokens/s" for jobs that count tokens, else "812 samples/s": at the moment, or over the
 // whole training if the job has ended. Empty as long as there is no pace.
 std::string PaceText(const v1::Job& job);

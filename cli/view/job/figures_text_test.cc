@@ -66,6 +66,15 @@ TEST(FiguresTextTest, PaceOfAnEndedJobWhoseStepsDifferedIsThatOfItsLastRanks) {
   EXPECT_EQ(PaceText(job), "8.00 samples/s") << "it may have started with fewer";
 }
 
+TEST(FiguresTextTest, PaceOfAnEndedJobWhoseRanksMayShareSamplesIsTheLastOne) {
+  v1::Job job = Parsed(R"(
+    state: SUCCEEDED spec { ranks: 4 batch_per_rank: 5 shards: 4 }
+    progress { step: 100 training_s: 50 samples_per_s: 8 })");
+  EXPECT_EQ(PaceText(job), "40.0 samples/s");
+  job.mutable_spec()->set_session(true);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s") << "tensor parallelism";
+}
+
 TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {
   v1::Job job = Parsed(R"(
     ranks { rank: 0 figures { steps: 10 learning_rate: 0.1 grad_norm: 1.5 data_wait_share: 0.02

@@ -342,12 +342,6 @@ int64_t GlobalBatch(const v1::JobSpec& spec) {
   return int64_t{spec.ranks()} * spec.batch_per_rank() * PassesOf(spec);
 }
 
-int64_t SamplesPerStep(const v1::Job& job) {
-  const v1::JobSpec& spec = job.spec();
-  if (spec.recovery().batch() != v1::KEEP_RANK_BATCH) return GlobalBatch(spec);
-  return int64_t{RanksNow(job)} * spec.batch_per_rank() * PassesOf(spec);
-}
-
 std::string BatchChangeText(const v1::JobSpec& before, const v1::JobSpec& after,
                             const v1::ResumeJobRequest& request) {
   const int64_t batch = GlobalBatch(before);

@@ -105,8 +105,6 @@ std::string RestartCause(const v1::Job& job);
 std::string RestartsOf(const v1::Job& job);
 
 int64_t GlobalBatch(const v1::JobSpec& spec);
-// Samples of a step that the ranks make which the job has.
-int64_t SamplesPerStep(const v1::Job& job);
 
 // How a resumption changes the global batch, and which flags not in `request` would keep it; empty
 // if it stays the same. `after`: the changed spec.

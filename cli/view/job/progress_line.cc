@@ -92,9 +92,8 @@ double SecondsToGo(const v1::Job& job) {
   const double evaluating = evaluation == nullptr ? 0 : SecondsToEvaluate(*evaluation);
   if (left < 0 || evaluating < 0) return -1;
   if (left == 0) return evaluating;
-  if (progress.samples_per_s() <= 0) return -1;
-  return evaluating + static_cast<double>(left) * static_cast<double>(SamplesPerStep(job)) /
-                          progress.samples_per_s();
+  const double pace = StepsPerSecond(job);
+  return pace > 0 ? evaluating + static_cast<double>(left) / pace : -1;
 }
 
 std::string ProgressBar(const v1::Job& job, int width) {

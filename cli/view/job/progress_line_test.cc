@@ -20,6 +20,7 @@ v1::Job Running() {
   job.mutable_progress()->set_step(50);
   job.mutable_progress()->set_loss(0.5);
   job.mutable_progress()->set_samples_per_s(640);
+  job.mutable_progress()->set_training_s(5);
   return job;
 }
 
@@ -30,15 +31,25 @@ TEST(ProgressLineTest, EtaFollowsFromThePresentPace) {
   EXPECT_LT(SecondsToGo(still), 0);
 }
 
-TEST(ProgressLineTest, EtaCountsTheSamplesOfTheRanksThatTheJobHas) {
+TEST(ProgressLineTest, EtaFollowsFromTheStepsOfTheRanksWhateverTheirSamples) {
   v1::Job job = Running();
-  for (int rank = 0; rank < 8; ++rank) job.add_ranks();
-  EXPECT_DOUBLE_EQ(SecondsToGo(job), 15) << "they share the samples of a step";
-  job.mutable_spec()->mutable_recovery()->set_batch(v1::KEEP_RANK_BATCH);
-  EXPECT_DOUBLE_EQ(SecondsToGo(job), 30);
-  job.clear_ranks();
-  job.add_ranks();
-  EXPECT_DOUBLE_EQ(SecondsToGo(job), 3.75);
+  for (const int steps : {20, 40}) {  // The second one's samples are those of the first.
+    v1::RankFigures& figures = *job.add_ranks()->mutable_figures();
+    figures.set_steps(steps);
+    figures.set_training_s(2);
+    figures.set_samples_per_s(steps == 20 ? 640 : 0);
+  }
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 10);
+  job.mutable_ranks(1)->mutable_last_heard()->set_seconds(1);
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 15) << "what it measured is old";
+}
+
+TEST(ProgressLineTest, EtaCountsTheStepsSinceTheCheckpoint) {
+  v1::Job job = Running();
+  job.set_restored_from("/srv/ckpt/step-000000000040.g1");
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 75);
+  job.set_restored_from("/srv/ckpt/step-000000000050.g1");
+  EXPECT_LT(SecondsToGo(job), 0) << "none of them is made yet";
 }
 
 TEST(ProgressLineTest, WideTerminalShowsEverything) {
@@ -77,10 +88,9 @@ TEST(ProgressLineTest, EvaluationIsToldAndTheEtaCountsWhatIsLeftOfIt) {
 
 TEST(ProgressLineTest, TokensTakeThePlaceOfSamples) {
   v1::Job job = Running();
-  job.mutable_spec()->set_accumulation_steps(2);
   job.mutable_progress()->set_tokens_per_s(20480);
   job.mutable_evaluation()->set_loss(2);
-  EXPECT_EQ(ProgressText(job), "digits RUNNING step 50/200 loss 0.5000 20480 tokens/s eta 30 s");
+  EXPECT_EQ(ProgressText(job), "digits RUNNING step 50/200 loss 0.5000 20480 tokens/s eta 15 s");
 }
 
 TEST(ProgressLineTest, CheckpointAndRestartsComeLast) {

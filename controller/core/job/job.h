@@ -346,6 +346,9 @@ struct JobProgress {
 };
 JobProgress Summarize(const Job& job, absl::Time wall_now);
 
+// All ranks go on from this step: forgets an evaluation of later ones, which are made again.
+void DropEvaluationAfter(Job& job, int64_t step);
+
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_JOB_JOB_H_

@@ -53,4 +53,8 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   return sum;
 }
 
+void DropEvaluationAfter(Job& job, int64_t step) {
+  if (job.evaluation.has_value() && job.evaluation->step > step) job.evaluation.reset();
+}
+
 }  // namespace paceline

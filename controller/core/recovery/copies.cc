@@ -277,6 +277,7 @@ void CompleteRestore(Job& job, MembershipChange& change) {
       absl::StrCat("rolled back ", change.steps_lost, change.steps_lost == 1 ? " step" : " steps",
                    " to the copies of step ", change.restored_step, "; ",
                    absl::StripPrefix(change.reason, BackTo(change.restored_step)));
+  DropEvaluationAfter(job, change.restored_step);
   job.recovery.copies.restoring = false;
 }
 

@@ -135,6 +135,18 @@ TEST(CopiesTest, ALostPartOfTheModelTakesAllBackToTheNewestCopies) {
   EXPECT_THAT(DescribeProtection(job), HasSubstr("only once for rank 0"));
 }
 
+TEST(CopiesTest, AnEvaluationOfStepsThatAreMadeAgainIsForgotten) {
+  for (const int64_t step : {10, 17}) {
+    MemberJob played = OneReplica();
+    CopyAll(played, 10, 2);
+    played.job.evaluation.emplace().step = step;
+    LoseRanks(played, {1}, 10);
+    EXPECT_TRUE(played.job.evaluation.has_value()) << "nobody has gone back yet";
+    TrainOn(played, 10, 7, 12);
+    EXPECT_EQ(played.job.evaluation.has_value(), step == 10);
+  }
+}
+
 TEST(CopiesTest, WithoutACopyOfEachPartTheJobStartsAgain) {
   MemberJob none = OneReplica();
   LoseRanks(none, {1}, 10);

@@ -99,9 +99,7 @@ std::optional<int64_t> StepOfStart(const Job& job) {
 
 void TakeStart(Job& job) {
   job.restored_from = ChooseStart(job);
-  if (job.evaluation.has_value() && job.evaluation->step > StepOfStart(job).value_or(0)) {
-    job.evaluation.reset();
-  }
+  DropEvaluationAfter(job, StepOfStart(job).value_or(0));
 }
 
 bool DecideRestart(Job& job) {

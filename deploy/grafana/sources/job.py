@@ -99,6 +99,10 @@ STATE = [
 ]
 
 RANKS = [
+    lines("MFU", "Model FLOPs utilization of each rank, over the time in steps. No data where the "
+          "device's peak is not known: peak_flops in the job's file gives it.",
+          [(f"max by (rank, node) (paceline_trainer_mfu_ratio{ONE})",
+            "rank {{rank}} on {{node}}")], "percentunit", high=1, links=("node",)),
     lines("Samples per second", "Of each rank.",
           [(f"sum by (rank, node) (paceline_trainer_samples_per_second{ONE})",
             "rank {{rank}} on {{node}}")], "short", links=("node",)),
@@ -121,6 +125,10 @@ RANKS = [
             "waited"),
            (f"sum(rate(paceline_trainer_object_retries_total{ONE}[$__rate_interval]))",
             "made again")], "short"),
+    lines("Waiting for objects", "Time of the threads that load batches, mean over the ranks: at "
+          "100 % of each rank one thread always waits. No data where a job's data is in files.",
+          [(f"avg(rate(paceline_trainer_object_wait_seconds_total{ONE}[$__rate_interval]))",
+            "waiting")], "percentunit"),
     lines("Communication", "Time that a rank spent in it per second, by the size of its groups.",
           [("avg by (kind, group_size) (rate(paceline_trainer_communication_seconds_total"
             f"{ONE}[$__rate_interval]))", "{{kind}} of {{group_size}} ranks")],
@@ -131,6 +139,10 @@ RANKS = [
     lines("Memory", "Resident memory of each rank.",
           [(f"max by (rank, node) (paceline_trainer_memory_rss_bytes{ONE})",
             "rank {{rank}} on {{node}}")], "bytes", links=("node",)),
+    lines("Device memory now", "In live tensors, and held by the allocator: the greatest of all "
+          "ranks, at the end of their latest intervals. No data on CPUs.",
+          [(f"max(paceline_trainer_memory_active_bytes{ONE})", "live tensors"),
+           (f"max(paceline_trainer_memory_reserved_bytes{ONE})", "held")], "bytes"),
     lines("Device memory", "Peak in live tensors of each rank, and what the device has. No data on "
           "CPUs.",
           [(f"max by (rank, node) (paceline_trainer_memory_active_peak_bytes{ONE})",

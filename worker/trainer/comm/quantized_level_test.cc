@@ -85,6 +85,33 @@ TEST_P(QuantizedLevelTest, OfCompensatedWeightsRefersToWhatTheyHold) {
   });
 }
 
+TEST_P(QuantizedLevelTest, ParametersOfOtherTypesHoldAMeanOfFloats) {
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16}) {
+    RunRanks(Job(2, Kind::kLocalSgd), [&](const TrainerConfig& config, Groups& groups) {
+      const at::Tensor a = at::zeros({3}, type).requires_grad_();
+      FakeControl control;
+      Strategy strategy(groups, config, StartOf(groups, config, Plan(1, {{1, {2}, GetParam()}})),
+                        {{"a", a}}, {}, control);
+      for (int round = 0; round < 2; ++round) {
+        for (int64_t i = 0; i < 3; ++i) {
+          a.detach()[i].add_((1.0 + 0.1 * config.rank()) / static_cast<double>(3 + 4 * i));
+        }
+        EXPECT_TRUE(strategy.AfterStep(round, at::Tensor(), [] {}).all_equal);
+        const at::Tensor held = a.detach().to(at::kFloat);
+        EXPECT_TRUE(held.to(type).equal(a.detach()));
+        for (int64_t i = 0; i < 3; ++i) {
+          const double mean = (round + 1) * 1.05 / static_cast<double>(3 + 4 * i);
+          EXPECT_NEAR(held[i].item<float>(), mean, 0.08) << "a value of int4 has 1/14 of 0.37";
+        }
+        at::Tensor gathered = at::zeros({6}, at::kFloat);
+        groups.all().Gather(gathered, held);
+        EXPECT_TRUE(gathered.view({2, 3}).eq(held).all().item<bool>()) << "all ranks are equal";
+        EXPECT_TRUE(strategy.Memory().levels[0].reference.equal(held));
+      }
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, QuantizedLevelTest,
                          testing::Values(WireFormat::kInt4, WireFormat::kInt8, WireFormat::kFp8,
                                          WireFormat::kFp16, WireFormat::kBf16));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/strip.h"
 
 namespace paceline {
 namespace {
@@ -14,8 +15,15 @@ struct Entry {
 };
 
 // From the vendors' documents, dense, per GPU (of the MI250X: per die, which is a device of its
-// own). TF32 of NVIDIA's is half of bfloat16's in each of them.
+// own). TF32 of NVIDIA's is half of bfloat16's in each of them that has both.
 constexpr Entry kPeaks[] = {
+    // NVIDIA T4 Tensor Core GPU data sheet. It has no bfloat16, and no TF32: torch then computes in
+    // float32, whatever its settings.
+    {"t4", {0, 8.1e12, 8.1e12}},
+    // NVIDIA A10, A30 and A40 data sheets.
+    {"a10", {125e12, 62.5e12, 31.2e12}},
+    {"a30", {165e12, 82e12, 10.3e12}},
+    {"a40", {149.7e12, 74.8e12, 37.4e12}},
     // NVIDIA A100 Tensor Core GPU data sheet (2021).
     {"a100", {312e12, 156e12, 19.5e12}},
     // NVIDIA Ampere GA102 whitepaper, table of the RTX A6000.
@@ -36,6 +44,8 @@ constexpr Entry kPeaks[] = {
     {"b300", {2.25e15, 1.125e15, 0}},
     {"gb200", {2.5e15, 1.25e15, 0}},
     {"gb300", {2.5e15, 1.25e15, 0}},
+    // NVIDIA L4 data sheet, which has tensor rates with sparsity: half of them.
+    {"l4", {121e12, 60e12, 30.3e12}},
     // NVIDIA L40S data sheet.
     {"l40s", {362e12, 183e12, 91.6e12}},
     // AMD Instinct MI250X, MI300X, MI325X and MI355X data sheets, matrix rates. The first and the
@@ -47,21 +57,33 @@ constexpr Entry kPeaks[] = {
     {"mi355x", {2516.6e12, 0, 157.3e12}},
 };
 
-// Whether `name` contains `part`, not followed by more digits ("A100" in "A1000").
+// Whether this is within a word, if it is there at all.
+bool IsInWord(absl::string_view name, size_t at) {
+  return at < name.size() && absl::ascii_isalnum(static_cast<unsigned char>(name[at]));
+}
+
+// Whether `name` contains `part` as whole words: an "A1000" or "A10G" is no "A10".
 bool Names(absl::string_view name, absl::string_view part) {
   for (size_t at = name.find(part); at != name.npos; at = name.find(part, at + 1)) {
-    const size_t end = at + part.size();
-    if (end == name.size() || !absl::ascii_isdigit(static_cast<unsigned char>(name[end]))) {
-      return true;
-    }
+    const bool begins = at == 0 || !IsInWord(name, at - 1);
+    if (begins && !IsInWord(name, at + part.size())) return true;
   }
   return false;
 }
 
-// A slice of a device, as "NVIDIA A100-SXM4-40GB MIG 1g.5gb" or "GRID A100-10C", has a part of its
-// peak.
+// Whether the name ends in a profile of a virtual GPU: "-24Q", "-1-5CME".
+bool HasProfile(absl::string_view name) {
+  absl::string_view last = name.substr(name.rfind('-') + 1);
+  absl::ConsumeSuffix(&last, "me");
+  if (last.size() < 2 || !absl::StrContains("abcq", last.substr(last.size() - 1))) return false;
+  last.remove_suffix(1);
+  return last.find_first_not_of("0123456789") == last.npos;
+}
+
+// A slice of a device, as "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "GRID A100-10C" or "NVIDIA A10-24Q",
+// has a part of its peak.
 bool IsSlice(absl::string_view name) {
-  return absl::StrContains(name, " mig ") || absl::StartsWith(name, "grid ");
+  return absl::StrContains(name, " mig ") || absl::StartsWith(name, "grid ") || HasProfile(name);
 }
 
 }  // namespace

@@ -18,8 +18,9 @@ struct DevicePeaks {
   double fp32 = 0;  // Of matrix products, where the vendor tells them apart.
 };
 
-// Looks for known names in the vendor's name ("NVIDIA H200"), ignoring case; the longest match
-// wins, so an "H100 PCIe" is not an H100. Unset for an unknown device, and for a slice of one.
+// Looks for known names in the vendor's name ("NVIDIA H200"), as whole words, ignoring case; the
+// longest match wins, so an "H100 PCIe" is not an H100. Unset for an unknown device, and for a
+// slice of one.
 std::optional<DevicePeaks> PeaksOfDevice(absl::string_view device_name);
 
 // Which float32 operations torch computes in TF32.

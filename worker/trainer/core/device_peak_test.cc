@@ -16,6 +16,10 @@ TEST(DevicePeakTest, DevicesAreFoundByTheirVendorsNames) {
   EXPECT_EQ(Bf16("nvidia rtx a6000"), 154.85e12);
   EXPECT_EQ(Bf16("AMD Instinct MI300X"), 1307.4e12);
   EXPECT_EQ(Bf16("NVIDIA GH200 480GB"), 989e12);
+  EXPECT_EQ(Bf16("NVIDIA A10"), 125e12);
+  EXPECT_EQ(Bf16("NVIDIA A30"), 165e12);
+  EXPECT_EQ(Bf16("NVIDIA A40"), 149.7e12);
+  EXPECT_EQ(Bf16("NVIDIA L4"), 121e12);
 }
 
 TEST(DevicePeakTest, TheLongestNameCounts) {
@@ -29,15 +33,17 @@ TEST(DevicePeakTest, TheLongestNameCounts) {
 }
 
 TEST(DevicePeakTest, AnUnknownDeviceHasNoPeak) {
-  for (const char* const name :
-       {"NVIDIA GeForce RTX 3090", "NVIDIA RTX A1000", "NVIDIA L40", "NVIDIA H2000", ""}) {
+  for (const char* const name : {"NVIDIA GeForce RTX 3090", "NVIDIA RTX A1000", "NVIDIA RTX A4000",
+                                 "NVIDIA A10G", "NVIDIA A30X", "NVIDIA T400", "NVIDIA T4G",
+                                 "NVIDIA L40", "NVIDIA H2000", "NVIDIA XA10", ""}) {
     EXPECT_FALSE(PeaksOfDevice(name).has_value()) << name;
   }
 }
 
 TEST(DevicePeakTest, ASliceOfADeviceHasNoPeak) {
   for (const char* const name :
-       {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "GRID A100-10C"}) {
+       {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "GRID A100-10C",
+        "NVIDIA A10-24Q", "NVIDIA A40-8C", "NVIDIA A100-1-5CME"}) {
     EXPECT_FALSE(PeaksOfDevice(name).has_value()) << name;
   }
 }
@@ -63,6 +69,9 @@ TEST(DevicePeakTest, WhatHasNoKnownPeakIsNotGuessed) {
   const DevicePeaks h20 = PeaksOfDevice("NVIDIA H20").value();
   EXPECT_DOUBLE_EQ(*PeakFlops(h20, {1, 0, 0, 0}, {}), 148e12);
   EXPECT_EQ(PeakFlops(h20, {1e9, 1, 0, 0}, {}), std::nullopt);
+  const DevicePeaks t4 = PeaksOfDevice("Tesla T4").value();
+  EXPECT_EQ(PeakFlops(t4, {1e9, 0, 0, 0}, {}), std::nullopt) << "it has no bfloat16";
+  EXPECT_DOUBLE_EQ(*PeakFlops(t4, {0, 1e9, 1e9, 0}, {false, /*convolutions=*/true}), 8.1e12);
   EXPECT_EQ(PeakFlops({1, 1, 1}, {1, 1, 1, 1}, {}), std::nullopt) << "one of other formats";
   EXPECT_EQ(PeakFlops({1, 1, 1}, {}, {}), std::nullopt);
 }

@@ -145,6 +145,12 @@ class SocketControl : public Control {
         [&](v1::TrainerStatus* status) { *status->mutable_evaluation() = ToProto(result); });
   }
 
+  void DropEvaluationAfter(int64_t step) override {
+    state_.Change([step](v1::TrainerStatus* status) {
+      if (status->evaluation().step() > step) status->clear_evaluation();
+    });
+  }
+
   void SetPlanStatus(const PlanStatus& plan) override {
     state_.Change([&](v1::TrainerStatus* status) { *status->mutable_plan() = ToProto(plan); });
   }

@@ -82,6 +82,8 @@ class Control {
   virtual void SetMembership(const MembershipStatus& status) = 0;
 
   virtual void SetEvaluation(const EvaluationResult& result) = 0;
+  // All ranks have gone back to this step: takes back an evaluation of later ones.
+  virtual void DropEvaluationAfter(int64_t step) = 0;
   virtual void SetPlanStatus(const PlanStatus& status) = 0;
   virtual void SetFigures(const RankFigures& figures) = 0;
   virtual void SetProfile(const ProfileResult& result) = 0;

@@ -51,6 +51,7 @@ absl::StatusOr<bool> TrainerRun::RunRendezvousWithCopies(const Assignment& assig
   copies.Enter(orders);
   if (orders.restore) {
     PACELINE_RETURN_IF_ERROR(RestoreCopies(rendezvous, orders, copies, session_.state));
+    control_.DropEvaluationAfter(session_.state.position.step);
   }
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(assignment, rendezvous));
   copies.Begin(generation_->connected.copies, session_.state.furthest);

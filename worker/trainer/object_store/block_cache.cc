@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -24,6 +23,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "common/uuid.h"
 
 namespace paceline {
 namespace {
@@ -165,10 +165,9 @@ absl::StatusOr<int> CreateLocked(const std::string& path, int64_t bytes) {
   return status;
 }
 
-// Gives a temporary file another name in each call.
+// Another one in each call. Containers that share the cache have processes of equal numbers.
 std::string TemporaryName(const BlockName& name) {
-  static std::atomic<int64_t> count{0};
-  return absl::StrCat(".", name.Text(), ".", ::getpid(), ".", ++count);
+  return absl::StrCat(".", name.Text(), ".", absl::Hex(RandomBits(), absl::kZeroPad16));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 //   <directory>/lock                  its holder adds or removes blocks; has the sum of their bytes
 //   <directory>/turns                 who fetches a block holds the byte of its number (WaitTurn)
 //   <directory>/blocks/<object>.<n>   the bytes of block n, and their checksum (64-bit XXH3)
-//   <directory>/blocks/.<…>.<pid>     is being written by whoever has it locked
+//   <directory>/blocks/.<…>.<random>  is being written by whoever has it locked
 //
 // A block is complete or not there: it is renamed into place, and one whose size or checksum is not
 // right, as after a loss of power, is removed. All files together never exceed the limit, nor take

@@ -337,6 +337,18 @@ TEST(BlockCacheTest, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
   EXPECT_TRUE(Has(*cache, 1));
 }
 
+// Another container's process has the same number, and has written as many blocks.
+TEST(BlockCacheTest, ContainersCanShareIt) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  for (int count = 0; count < 1000; ++count) {
+    std::ofstream(absl::StrCat(directory, "/blocks/.", Name(1).Text(), ".", ::getpid(), ".", count))
+        << "";
+  }
+  Keep(*cache, 1);
+  EXPECT_TRUE(Has(*cache, 1));
+}
+
 // All write at once, also more than fits, and none ever sees more than the limit.
 TEST(BlockCacheTest, ProcessesShareTheLimit) {
   const std::string directory = NewDirectory();

@@ -32,6 +32,7 @@ class FakeControl : public Control {
     membership_ = status;
   }
   void SetEvaluation(const EvaluationResult& /*result*/) override {}
+  void DropEvaluationAfter(int64_t /*step*/) override {}
   void SetPlanStatus(const PlanStatus& status) override {
     const absl::MutexLock lock(&mu_);
     status_ = status;

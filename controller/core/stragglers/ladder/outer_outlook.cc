@@ -89,7 +89,7 @@ OuterOutlook PredictOuterSteps(const LadderInputs& inputs, const OuterOptions& o
   }
   Predictor predictor(inputs);
   const ExchangePace today = predictor.Today();
-  if (today.step_s <= 0) return outlook;
+  if (today.step_s <= 0 || today.sent <= 0) return outlook;
   outlook.today = today;
   for (const int64_t period : options.periods) {
     const ExchangePace pace = predictor.Outer(period, 1);

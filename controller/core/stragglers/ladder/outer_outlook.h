@@ -52,7 +52,8 @@ struct OuterOptions {
   double share = 0.05;
 };
 
-// Nothing is predicted for a job of one rank, without measurements, or with an outer step already.
+// Nothing is predicted for a job of one rank, or whose ranks exchange nothing (groups of one),
+// without measurements, or with an outer step already.
 OuterOutlook PredictOuterSteps(const LadderInputs& inputs, const OuterOptions& options = {});
 
 // What was measured, what is predicted, and what a person can do, in one line. `job`: its id.

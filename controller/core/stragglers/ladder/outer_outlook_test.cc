@@ -142,6 +142,8 @@ TEST(OuterOutlookTest, NothingIsPredictedWithoutMeasurementsOrWithAnOuterStep) {
   EXPECT_EQ(PredictOuterSteps(inputs).period, 0);
   inputs.current = {{500, LadderScope::kAll, 0, false}};
   EXPECT_EQ(PredictOuterSteps(inputs).period, 0) << "no cycle was measured";
+  inputs.current = {{2, LadderScope::kSize, 1, false}};
+  EXPECT_EQ(PredictOuterSteps(inputs).period, 0) << "ranks exchange nothing";
   EXPECT_EQ(PredictOuterSteps(InputsOf(Even(1, 100, 0.1), 0)).period, 0);
   EXPECT_EQ(PredictOuterSteps(InputsOf(Even(4, 9, 0.1), 0.2)).period, 0);
   EXPECT_EQ(PredictOuterSteps({}).period, 0);
