@@ -27,6 +27,7 @@
 namespace paceline {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -173,6 +174,40 @@ TEST_F(LedgerTest, AJobThatShrinksAndGrowsWhileItTrainsUsesEachSampleOnce) {
     EXPECT_EQ(step.as.world_size, step.step < 5 || step.step >= 11 ? 3 : 2) << step.step;
     ExpectTold(*daemon, 0, step);  // Rank 0 has made them all.
   }
+}
+
+// As an elastic job does: three ranks, then two, and three again. Nothing is made twice.
+TEST_F(LedgerTest, AJobThatGivesRanksBackAndGrowsAsPlannedUsesNoSampleTwice) {
+  const std::string keeps = absl::StrCat("checkpoint { directory: '", directory_,
+                                         "/checkpoints' at_end: false sample_ledger: true } ");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(3, "planned", absl::StrCat(keeps, "steps: 1000 ", Slowed(0, 0.05))));
+  WaitForSteps(*daemon, 0, 5);
+  FakeDaemon::Members members;
+  members.planned = true;
+  for (const std::vector<int>& trainers : {std::vector<int>{0, 1}, std::vector<int>{0, 1, 2}}) {
+    members.trainers = trainers;
+    daemon->SetMembers(members);
+    WaitUntilRendezvous(*daemon);
+    for (const int trainer : trainers) EXPECT_EQ(daemon->status(trainer).membership().error(), "");
+  }
+  WaitForSuccess(*daemon, {0, 1, 2});
+
+  const LedgerUse use = UseOf(CountedRuns(Runs()));
+  EXPECT_EQ(use.last_step, 999);
+  EXPECT_EQ(use.missing, 0);
+  EXPECT_EQ(use.unknown, 0);
+  for (const EpochUse& epoch : use.epochs) {
+    EXPECT_EQ(epoch.again, 0) << epoch.epoch;
+    // What is left is less than a step of three ranks.
+    if (&epoch != &use.epochs.back()) EXPECT_LT(epoch.never, 12) << epoch.epoch;
+  }
+  std::vector<int64_t> sizes;  // One after the other.
+  for (const StepUse& step : Steps()) {
+    if (sizes.empty() || sizes.back() != step.as.world_size) sizes.push_back(step.as.world_size);
+    ExpectTold(*daemon, 0, step);  // Rank 0 has made them all, each once.
+  }
+  EXPECT_THAT(sizes, ElementsAre(3, 2, 3));
 }
 
 TEST_F(LedgerTest, WithLocalAveragingEachRankNotesItsOwn) {

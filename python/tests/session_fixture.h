@@ -8,7 +8,10 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,7 +27,8 @@ class SessionFixture : public RecoveryTest {
   SessionFixture() {
     trainer_ = "python/tests/session_rank.sh";
     server_ = trainer_;
-    variables_ = {"OUT", "AT", "HABITS", "DIES", "WORKERS", "OPTIMIZER", "SAMPLES", "SCRIPT"};
+    variables_ = {"OUT",       "AT",      "HABITS", "DIES", "WORKERS",
+                  "OPTIMIZER", "SAMPLES", "SCRIPT", "WIDTH"};
   }
 
   // Of the script, which writes its state below `name`. `at`: as for the script.
@@ -52,10 +56,35 @@ class SessionFixture : public RecoveryTest {
     return RunJob(SessionSpec(ranks, "undisturbed", changes));
   }
 
-  // Rank 1 of three dies at these moments (phase and step), one after the other, and spares take
-  // its place: the job computes what the undisturbed one does.
-  void DieAndCompare(const std::vector<std::string>& moments, const std::string& changes = "") {
-    const auto undisturbed = RunUndisturbedSession(3, changes);
+  // Changes: each step from `step` on takes this long until WaitForSuccess, so that the job does
+  // not end before it is disturbed.
+  std::string Slowed(int step, double seconds) const {
+    std::filesystem::remove(Released());
+    return absl::StrCat("allow_chaos: true chaos { rank: -1 kind: SLEEP step: ", step,
+                        " steps: 1000000 seconds: ", seconds, " until_file: '", Released(), "' } ");
+  }
+
+  // The parameters with which a rank has ended.
+  std::string Model(const std::string& name, int rank) const {
+    std::ostringstream bytes;
+    std::ifstream file(absl::StrCat(directory_, "/", name, "/model.rank", rank), std::ios::binary);
+    EXPECT_TRUE(file.good()) << "rank " << rank;
+    bytes << file.rdbuf();
+    return bytes.str();
+  }
+
+  void ExpectOneModel(const std::string& name, int ranks) const {
+    EXPECT_FALSE(Model(name, 0).empty());
+    for (int rank = 1; rank < ranks; ++rank) {
+      EXPECT_TRUE(Model(name, rank) == Model(name, 0)) << "rank " << rank;
+    }
+  }
+
+  // Rank 1 dies at these moments (phase and step), one after the other, and spares take its place:
+  // the job computes what the undisturbed one does.
+  void DieAndCompare(const std::vector<std::string>& moments, const std::string& changes = "",
+                     int ranks = 3) {
+    const auto undisturbed = RunUndisturbedSession(ranks, changes);
     const std::string kills =
         absl::StrJoin(moments, ",", [](std::string* out, const std::string& moment) {
           absl::StrAppend(out, moment, " 1 kill");
@@ -63,17 +92,18 @@ class SessionFixture : public RecoveryTest {
     SCOPED_TRACE(kills);
     const int spares = static_cast<int>(moments.size());
     const auto daemon = MakeDaemon();
-    daemon->Launch(SessionSpec(3, "disturbed", changes, kills, spares));
-    for (int spare = 3; spare < 3 + spares; ++spare) WaitUntilReady(*daemon, spare);
-    int trainer = 1;
-    for (int spare = 3; spare < 3 + spares; ++spare) {
-      WaitForEnd(*daemon, trainer);
-      EXPECT_EQ(daemon->exit_signal(trainer), SIGKILL) << daemon->Log(trainer);
-      trainer = spare;
-      daemon->SetMembers({{0, trainer, 2}});
+    daemon->Launch(SessionSpec(ranks, "disturbed", changes, kills, spares));
+    for (int spare = ranks; spare < ranks + spares; ++spare) WaitUntilReady(*daemon, spare);
+    std::vector<int> trainers(static_cast<size_t>(ranks));
+    std::iota(trainers.begin(), trainers.end(), 0);
+    for (int spare = ranks; spare < ranks + spares; ++spare) {
+      WaitForEnd(*daemon, trainers[1]);
+      EXPECT_EQ(daemon->exit_signal(trainers[1]), SIGKILL) << daemon->Log(trainers[1]);
+      trainers[1] = spare;
+      daemon->SetMembers({trainers});
     }
-    WaitForSuccess(*daemon, {0, trainer, 2});
-    ExpectSame(*undisturbed, *daemon, {0, trainer, 2}, "disturbed");
+    WaitForSuccess(*daemon, trainers);
+    ExpectSame(*undisturbed, *daemon, trainers, "disturbed");
   }
 };
 

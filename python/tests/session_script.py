@@ -91,8 +91,9 @@ connection = echo()
 run = paceline.init()
 settings = os.environ
 torch.manual_seed(1)
-model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(0.2),
-                      nn.Linear(16, 3)).to(run.device)
+width = int(settings.get("WIDTH", 16))
+model = nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width), nn.GELU(), nn.Dropout(0.2),
+                      nn.Linear(width, 3)).to(run.device)
 kind = getattr(torch.optim, settings.get("OPTIMIZER", "AdamW"))
 optimizer = kind(model.parameters(), lr=0.01)
 habits = settings.get("HABITS", "").split()

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,30 @@ using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
 using SessionTest = SessionFixture;
+
+constexpr char kNesterov[] = "kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 ";
+constexpr char kStreams[] = "fragments: 2 delay: 1 alpha: 0.5 ";
+
+// Changes: averages over all ranks by a level with these keys.
+std::string Ladder(const std::string& level, int gradient_group_size = 1) {
+  return absl::StrCat("strategy { gradient_group_size: ", gradient_group_size, " hsgd { ladder { ",
+                      level, " } } } ");
+}
+
+std::string Outer(const std::string& keys = "") {
+  return absl::StrCat("outer { ", kNesterov, keys, "} ");
+}
+
+// A model of 7,675 parameters, which are 15 rows of 512: without fractions for three ranks.
+constexpr char kWidthOfWholeRows[] = "548";
+
+// What rank 0 has sent in its means of gradients, or of parameters.
+v1::LevelFigures SentFor(const FakeDaemon& daemon, bool gradients) {
+  for (const v1::LevelFigures& level : daemon.status(0).figures().levels()) {
+    if (level.gradients() == gradients) return level;
+  }
+  return v1::LevelFigures();
+}
 
 // What a trainer's script has reported: "name value of step".
 std::vector<std::string> Reported(const FakeDaemon& daemon, int number) {
@@ -192,6 +217,85 @@ TEST_F(SessionTest, SavesWhenTheScriptAsks) {
   EXPECT_EQ(Losses(*daemon, 0).begin()->first, 8);
 }
 
+// Each pair shares its gradients, so a newcomer gets all that the lost rank had: point and
+// momentum, and what was given to an average under way. Averages are those of steps 0, 4, 8, …, and
+// streamed those of 0, 2, 4, …, which are taken up one step later.
+TEST_F(SessionTest, OuterStepsGoOnExactlyWhenARankIsLost) {
+  for (const char* keys : {"", kStreams}) {
+    DieAndCompare({"forward 3", "updated 8", "backward 13", "updated 16"},
+                  Ladder("period: 4 size: 4 " + Outer(keys), /*gradient_group_size=*/2),
+                  /*ranks=*/4);
+  }
+}
+
+TEST_F(SessionTest, GradientsTravelInShorterFormats) {
+  setenv("WIDTH", kWidthOfWholeRows, 1);
+  const auto whole = RunUndisturbedSession(3, "");
+  const auto of_whole = static_cast<double>(SentFor(*whole, /*gradients=*/true).bytes());
+  ASSERT_GT(of_whole, 0);
+  for (const auto& [format, share] : std::vector<std::pair<std::string, double>>{
+           {"FP16", 0.5}, {"BF16", 0.5}, {"INT8", 0.25}, {"FP8", 0.25}}) {
+    SCOPED_TRACE(format);
+    const std::string changes =
+        absl::StrCat("gradient_format: WIRE_FORMAT_", format, " evaluation { every: 24 } ");
+    const auto daemon = RunUndisturbedSession(3, changes);
+    ExpectOneModel("undisturbed", 3);
+    EXPECT_TRUE(Losses(*daemon, 0) != Losses(*whole, 0)) << "nothing was rounded";
+    EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.5);
+    const v1::LevelFigures sent = SentFor(*daemon, /*gradients=*/true);
+    EXPECT_EQ(sent.count(), 24);
+    EXPECT_NEAR(static_cast<double>(sent.bytes()) / of_whole, share, 0.005);
+  }
+  unsetenv("WIDTH");
+}
+
+// A newcomer has nothing to send yet of what was rounded: the means are others, and those of all.
+TEST_F(SessionTest, RanksStayEqualWithQuantisedGradientsWhenOneIsLost) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(3, "disturbed",
+                             "gradient_format: WIRE_FORMAT_INT8 evaluation { every: 24 } ",
+                             "backward 9 1 kill,updated 15 0 kill", /*spares=*/2));
+  for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 3, 2}});
+  WaitForEnd(*daemon, 0);
+  daemon->SetMembers({{4, 3, 2}});
+  WaitForSuccess(*daemon, {4, 3, 2});
+  ExpectOneModel("disturbed", 3);
+  EXPECT_GT(daemon->status(4).evaluation().accuracy(), 0.5);
+}
+
+TEST_F(SessionTest, AveragesTravelInShorterFormats) {
+  struct Case {
+    const char* format;
+    const char* ladder;  // As the log has it.
+    double share;
+    bool outer;
+  };
+  setenv("WIDTH", kWidthOfWholeRows, 1);
+  double of_whole = 0;
+  for (const Case& one :
+       {Case{"FP32", "3:3", 1, false}, Case{"FP16", "3:3:fp16", 0.5, false},
+        Case{"BF16", "3:3:bf16", 0.5, false}, Case{"INT8", "3:3:int8", 0.25, false},
+        Case{"FP8", "3:3:fp8", 0.25, false}, Case{"INT8", "3:3:int8:nesterov", 0.25, true},
+        Case{"FP8", "3:3:fp8:nesterov", 0.25, true},
+        Case{"INT4", "3:3:int4:nesterov", 0.125, true}}) {
+    SCOPED_TRACE(one.ladder);
+    const std::string level =
+        absl::StrCat("period: 3 size: 3 format: WIRE_FORMAT_", one.format, " ");
+    const auto daemon = RunUndisturbedSession(
+        3, Ladder(level + (one.outer ? Outer() : std::string())) + "evaluation { every: 24 } ");
+    EXPECT_THAT(daemon->Log(0), HasSubstr(absl::StrCat("ladder=", one.ladder, "\n")));
+    ExpectOneModel("undisturbed", 3);
+    EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.5);
+    const v1::LevelFigures sent = SentFor(*daemon, /*gradients=*/false);
+    EXPECT_EQ(sent.count(), 8) << "after steps 0, 3, ... 21";
+    if (of_whole == 0) of_whole = static_cast<double>(sent.bytes());
+    EXPECT_NEAR(static_cast<double>(sent.bytes()) / of_whole, one.share, 0.005);
+  }
+  unsetenv("WIDTH");
+}
+
 TEST_F(SessionTest, ASaveNeedsADirectory) {
   setenv("HABITS", "save", 1);
   const auto daemon = MakeDaemon();
@@ -223,12 +327,17 @@ TEST_F(SessionTest, GoesOnExactlyFromACheckpoint) {
       absl::StrCat("checkpoint { directory: '", directory_,
                    "/checkpoints' every_steps: 1 at_end: false when_busy: WHEN_BUSY_WAIT } ");
   struct Case {
-    const char* strategy;
-    int64_t step;  // Where all ranks were equal.
+    std::string strategy;
+    int64_t step;  // After which all ranks save.
   };
+  // Rounding errors, point and momentum go on, and parameters of each rank's own.
+  const std::string four = "period: 4 size: 3 ";
   for (const auto& [strategy, step] :
        {Case{"", 12},
-        Case{"strategy { hsgd { ladder { period: 3 size: 3 } } } evaluation { every: 6 } ", 13}}) {
+        Case{"strategy { hsgd { ladder { period: 3 size: 3 } } } evaluation { every: 6 } ", 13},
+        Case{"gradient_format: WIRE_FORMAT_INT8 ", 12},
+        Case{Ladder(four + "format: WIRE_FORMAT_INT8 " + Outer()), 13},
+        Case{Ladder(four + Outer(kStreams)), 14}}) {
     SCOPED_TRACE(strategy);
     std::filesystem::remove_all(directory_ + "/checkpoints");
     const auto undisturbed = RunUndisturbedSession(3, absl::StrCat(saves, strategy));

@@ -8,10 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -49,30 +47,6 @@ v1::Strategy StrategyOf(const std::string& text) {
 
 class SlipstreamSessionTest : public SessionFixture {
  protected:
-  // Changes: each step from `step` on takes this long until WaitForSuccess, so that the job does
-  // not end before it is disturbed.
-  std::string Slowed(int step, double seconds) const {
-    std::filesystem::remove(Released());
-    return absl::StrCat("allow_chaos: true chaos { rank: -1 kind: SLEEP step: ", step,
-                        " steps: 1000000 seconds: ", seconds, " until_file: '", Released(), "' } ");
-  }
-
-  // The parameters with which a rank has ended.
-  std::string Model(const std::string& name, int rank) const {
-    std::ostringstream bytes;
-    std::ifstream file(absl::StrCat(directory_, "/", name, "/model.rank", rank), std::ios::binary);
-    EXPECT_TRUE(file.good()) << "rank " << rank;
-    bytes << file.rdbuf();
-    return bytes.str();
-  }
-
-  void ExpectOneModel(const std::string& name, int ranks) const {
-    EXPECT_FALSE(Model(name, 0).empty());
-    for (int rank = 1; rank < ranks; ++rank) {
-      EXPECT_TRUE(Model(name, rank) == Model(name, 0)) << "rank " << rank;
-    }
-  }
-
   void TrainAndCheck(const std::string& changes) {
     const auto daemon =
         RunJob(SessionSpec(3, "out", absl::StrCat("steps: 60 evaluation { every: 20 } ", changes)));

@@ -17,6 +17,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from elastic_cases import ElasticCases  # noqa: E402
+
 EXAMPLES = pathlib.Path(sys.argv[1]).resolve().parent
 PROGRAMS = pathlib.Path(sys.argv[-1]).absolute()
 VENV = pathlib.Path(sys.prefix)
@@ -110,7 +113,7 @@ dist.destroy_process_group()
 """
 
 
-class ExamplesTest(unittest.TestCase):
+class ExamplesTest(ElasticCases, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(dir="/tmp")

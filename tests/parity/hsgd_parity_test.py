@@ -71,85 +71,6 @@ CASES_OF_16 = {
 }
 
 
-class OuterAverager(HierarchicalModelAverager):
-    """Ends the means of all ranks in an outer step, as torchft's DiLoCo does (its class
-    _StreamingDiLoCoFragment, perform_sync): the gradient is backup - mean, the outer optimizer
-    torch.optim.SGD steps on the backup, and all go on from there. SlowMo's is plain momentum."""
-
-    def __init__(self, ladder, warmup, model, outer):
-        super().__init__(OrderedDict(ladder), warmup)
-        self.parameters = list(model.parameters())
-        self.backup = [parameter.detach().clone() for parameter in self.parameters]
-        self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
-                                     momentum=outer["momentum"],
-                                     nesterov=outer["kind"] == "nesterov")
-        self.period = max(ladder)
-
-    @torch.no_grad()
-    def average_parameters(self, params):
-        step = self.step
-        super().average_parameters(params)
-        if step < self.warmup_steps:
-            for backup, parameter in zip(self.backup, self.parameters):
-                backup.copy_(parameter)
-        elif step % self.period == 0:
-            for backup, parameter in zip(self.backup, self.parameters):
-                backup.grad = backup - parameter
-            self.outer.step()
-            for backup, parameter in zip(self.backup, self.parameters):
-                parameter.copy_(backup)
-
-
-class StreamedAverager:
-    """Streaming DiLoCo as torchft has it (torchft/local_sgd.py, _StreamingDiLoCoFragment):
-    prepare_sync averages the pseudogradients of a fragment, perform_sync steps on them some steps
-    later, and merges the result with the parameters of then. The phase is ours: torchft counts the
-    delay back from the step of perform_sync."""
-
-    def __init__(self, period, warmup, model, outer, cut):
-        self.step = 0
-        self.warmup = warmup
-        self.parameters = list(model.parameters())
-        self.backup = [parameter.detach().clone() for parameter in self.parameters]
-        self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
-                                     momentum=outer["momentum"], nesterov=True)
-        self.cut = cut
-        self.interval = period // len(cut)
-        self.delay = outer["delay"]
-        self.alpha = outer["alpha"]
-        self.begun = None
-
-    @torch.no_grad()
-    def average_parameters(self, params):  # pylint: disable=unused-argument
-        step, self.step = self.step, self.step + 1
-        if step < self.warmup:
-            for backup, parameter in zip(self.backup, self.parameters):
-                backup.copy_(parameter)
-            return
-        if step % self.interval == 0:
-            self.prepare_sync(self.cut[step // self.interval % len(self.cut)])
-            self.begun = step
-        if self.begun is not None and step == self.begun + self.delay:
-            self.perform_sync()
-
-    def prepare_sync(self, fragment):
-        self.gradients = {}
-        for i in fragment:
-            gradient = self.backup[i] - self.parameters[i]
-            gradient /= dist.get_world_size()
-            dist.all_reduce(gradient)
-            self.gradients[i] = gradient
-
-    def perform_sync(self):
-        for i, backup in enumerate(self.backup):
-            backup.grad = self.gradients.get(i)
-        self.outer.step()
-        for i in self.gradients:
-            local = self.parameters[i].clone()
-            self.parameters[i].copy_(self.backup[i])
-            self.parameters[i].lerp_(local, self.alpha)
-
-
 def documented_program():
     with open(DOCUMENT, encoding="utf-8") as file:
         program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL).group(1)
@@ -172,10 +93,11 @@ def python_rank(rank, ranks, cases, directory, program):
         else:
             optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01, fused=True)
         if "cut" in case:
-            averager = StreamedAverager(max(case["ladder"]), case["warmup"], model, case["outer"],
-                                        case["cut"])
+            averager = reference.StreamedAverager(max(case["ladder"]), case["warmup"], model,
+                                                  case["outer"], case["cut"])
         elif "outer" in case:
-            averager = OuterAverager(case["ladder"], case["warmup"], model, case["outer"])
+            averager = reference.OuterAverager(case["ladder"], case["warmup"], model,
+                                               case["outer"])
         elif isinstance(case["ladder"], dict):
             averager = HierarchicalModelAverager(OrderedDict(case["ladder"]), case["warmup"])
         else:
@@ -187,21 +109,11 @@ def python_rank(rank, ranks, cases, directory, program):
     dist.barrier()
 
 
-def outer_of(case):
-    if "outer" not in case:
-        return ""
-    outer = case["outer"]
-    stream = " ".join(f"{key}: {outer[key]}" for key in ("fragments", "delay", "alpha")
-                      if key in outer)
-    return (f"outer {{ kind: OUTER_{outer['kind'].upper()} "
-            f"learning_rate: {outer['learning_rate']} momentum: {outer['momentum']} {stream} }}")
-
-
 def spec_of(name, case, ranks, directory):
     if isinstance(case["ladder"], dict):
         last = max(case["ladder"])
         levels = " ".join(f"ladder {{ period: {period} size: {size} "
-                          f"{outer_of(case) if period == last else ''} }}"
+                          f"{reference.outer_text(case.get('outer')) if period == last else ''} }}"
                           for period, size in case["ladder"].items())
         kind = f"hsgd {{ {levels} }}"
     else:

@@ -8,11 +8,14 @@ import json
 import math
 import struct
 import sys
+from collections import OrderedDict
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
+    HierarchicalModelAverager)
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
@@ -80,6 +83,93 @@ def make_model(task):
     if task["model"] == "resnet18":
         return ResNet18(channels, task["classes"])
     return Mlp(channels * height * width, task["hidden"], task["classes"])
+
+
+class OuterAverager(HierarchicalModelAverager):
+    """Ends the means of all ranks in an outer step, as torchft's DiLoCo does (its class
+    _StreamingDiLoCoFragment, perform_sync): the gradient is backup - mean, the outer optimizer
+    torch.optim.SGD steps on the backup, and all go on from there. SlowMo's is plain momentum."""
+
+    def __init__(self, ladder, warmup, model, outer):
+        super().__init__(OrderedDict(ladder), warmup)
+        self.parameters = list(model.parameters())
+        self.backup = [parameter.detach().clone() for parameter in self.parameters]
+        self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
+                                     momentum=outer["momentum"],
+                                     nesterov=outer["kind"] == "nesterov")
+        self.period = max(ladder)
+
+    @torch.no_grad()
+    def average_parameters(self, params):
+        step = self.step
+        super().average_parameters(params)
+        if step < self.warmup_steps:
+            for backup, parameter in zip(self.backup, self.parameters):
+                backup.copy_(parameter)
+        elif step % self.period == 0:
+            for backup, parameter in zip(self.backup, self.parameters):
+                backup.grad = backup - parameter
+            self.outer.step()
+            for backup, parameter in zip(self.backup, self.parameters):
+                parameter.copy_(backup)
+
+
+class StreamedAverager:
+    """Streaming DiLoCo as torchft has it (torchft/local_sgd.py, _StreamingDiLoCoFragment):
+    prepare_sync averages the pseudogradients of a fragment, perform_sync steps on them some steps
+    later, and merges the result with the parameters of then. The phase is ours: torchft counts the
+    delay back from the step of perform_sync."""
+
+    def __init__(self, period, warmup, model, outer, cut):
+        self.step = 0
+        self.warmup = warmup
+        self.parameters = list(model.parameters())
+        self.backup = [parameter.detach().clone() for parameter in self.parameters]
+        self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
+                                     momentum=outer["momentum"], nesterov=True)
+        self.cut = cut
+        self.interval = period // len(cut)
+        self.delay = outer["delay"]
+        self.alpha = outer["alpha"]
+        self.begun = None
+
+    @torch.no_grad()
+    def average_parameters(self, params):  # pylint: disable=unused-argument
+        step, self.step = self.step, self.step + 1
+        if step < self.warmup:
+            for backup, parameter in zip(self.backup, self.parameters):
+                backup.copy_(parameter)
+            return
+        if step % self.interval == 0:
+            self.prepare_sync(self.cut[step // self.interval % len(self.cut)])
+            self.begun = step
+        if self.begun is not None and step == self.begun + self.delay:
+            self.perform_sync()
+
+    def prepare_sync(self, fragment):
+        self.gradients = {}
+        for i in fragment:
+            gradient = self.backup[i] - self.parameters[i]
+            gradient /= dist.get_world_size()
+            dist.all_reduce(gradient)
+            self.gradients[i] = gradient
+
+    def perform_sync(self):
+        for i, backup in enumerate(self.backup):
+            backup.grad = self.gradients.get(i)
+        self.outer.step()
+        for i in self.gradients:
+            local = self.parameters[i].clone()
+            self.parameters[i].copy_(self.backup[i])
+            self.parameters[i].lerp_(local, self.alpha)
+
+
+def outer_text(outer):
+    """The same in a job's spec. None: there is no outer step."""
+    if outer is None:
+        return ""
+    keys = " ".join(f"{key}: {value}" for key, value in outer.items() if key != "kind")
+    return f"outer {{ kind: OUTER_{outer['kind'].upper()} {keys} }}"
 
 
 def write_shard(path, images, labels, classes):

@@ -1,7 +1,8 @@
 """A training in a session, or the same by torch's own means: what the two have in common.
 
 Settings: optimizer: [name in torch.optim, arguments]; passes: of a step; out: folder for results;
-averager: null (DistributedDataParallel), a period, or a ladder [[period, size], ...]; dropout: a
+averager: null (DistributedDataParallel), a period, a ladder [[period, size], ...], or means of all
+{"period": ..., "outer": as in reference.py, "cut": into fragments, if it is streamed}; dropout: a
 probability; decays: whether the learning rate does; module: path of a TorchScript module to train
 in the place of the model, or "".
 """
@@ -97,8 +98,9 @@ def train_in_session():
     save(settings["out"], run.rank, model, optimizer, losses, used)
 
 
-def make_averager(averager):
+def make_averager(averager, model):
     """None: there is none."""
+    import reference
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
     from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
         HierarchicalModelAverager)
@@ -107,7 +109,12 @@ def make_averager(averager):
         return None
     if isinstance(averager, int):
         return PeriodicModelAverager(averager, warmup_steps=0)
-    return HierarchicalModelAverager(collections.OrderedDict(averager), warmup_steps=0)
+    if isinstance(averager, list):
+        return HierarchicalModelAverager(collections.OrderedDict(averager), warmup_steps=0)
+    period, outer = averager["period"], averager["outer"]
+    if "cut" in averager:
+        return reference.StreamedAverager(period, 0, model, outer, averager["cut"])
+    return reference.OuterAverager({period: torch.distributed.get_world_size()}, 0, model, outer)
 
 
 def train_with_torch(rank, world_size, port, settings, used):
@@ -118,7 +125,7 @@ def train_with_torch(rank, world_size, port, settings, used):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
     model, optimizer, scheduler = make(settings)
-    averager = make_averager(settings["averager"])
+    averager = make_averager(settings["averager"], model)
     replica = model
     if averager is None:
         replica = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
