@@ -5,10 +5,10 @@ Eight ranks train a Llama (dim 64, 2 layers) on bytes of Python's sources, all i
 steps from the same seeds, and thus over the same batches: synchronously, by the ladder {2: 2, 4: 4,
 8: 8}, and by means over all ranks every 10, 50 and 100 steps, plain or ending in an outer step,
 those also as int8 and as int4, in two fragments that take turns (streaming), taken up later while
-training goes on (overlapped), and both. Told are the loss at the end, of the mean of all ranks on
-text that none has seen, and the bytes that a rank sends per step. The last step is one after which
-each of them averages, or begins to. A loss is bounded by 1 % above that of synchronous training;
-bytes by a tenth of its.
+training goes on (overlapped), both, and both as int4. Told are the loss at the end, of the mean of
+all ranks on text that none has seen, and the bytes that a rank sends per step. The last step is one
+after which each of them averages, or begins to. A loss is bounded by 1 % above that of synchronous
+training; bytes by a tenth of its.
 
 --links 100mbit,1gbit: fewer ways to train a larger Llama (dim 192, 2 layers, a million parameters),
 and how long each takes over links of these rates (links.py). The others make a quarter more steps
@@ -107,6 +107,10 @@ def ways(args):
         for name, stream in streams(period):
             yield Way(f"diloco every {period}, {name}",
                       one_level(period, outer.replace("{stream}", stream)))
+        *_, (name, stream) = streams(period)
+        both = outer.replace("{stream}", stream)
+        yield Way(f"diloco every {period}, {name}, int4",
+                  one_level(period, f"format: WIRE_FORMAT_INT4 {both}"))
 
 
 def streams(period):

@@ -163,7 +163,9 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
     always.push_back(
         Part("points and momenta of outer steps", parameters, 2 * kFloat * training.outer_levels));
   }
-  if (training.quantized_levels > 0) {
+  if (training.quantized_levels > 0 && training.fragments > 0) {
+    always.push_back(Part("rounding errors of averages", parameters, kFloat));
+  } else if (training.quantized_levels > 0) {
     always.push_back(Part("references, changes and rounding errors of averages", parameters,
                           3 * kFloat * training.quantized_levels));
   }

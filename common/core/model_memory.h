@@ -30,11 +30,11 @@ struct LlamaTraining {
   // Gradients travel in a format of a byte: each parameter has two numbers of what is left out.
   bool quantized_gradients = false;
   // Of the ladder, in formats below fp32: each has a reference, a change and residuals of all
-  // parameters.
+  // parameters; a streamed one residuals alone.
   int quantized_levels = 0;
   int outer_levels = 0;  // Each has a point and a momentum of all parameters.
   // Of the level with a streamed outer step: an average under way has what the rank has given to it
-  // and their sum, each of a fragment. 0: there is none.
+  // and their sum, or its residuals afterwards, each of a fragment. 0: there is none.
   int fragments = 0;
   int copies = 0;  // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
 };

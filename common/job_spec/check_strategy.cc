@@ -51,14 +51,6 @@ bool IsStreamed(const v1::Outer& outer) {
   return outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0;
 }
 
-// What of its level or job keeps an outer step from being streamed; empty: nothing.
-std::string WhyNotStreamed(v1::WireFormat format, int shards) {
-  if (format > v1::WIRE_FORMAT_FP32) {
-    return StrCat("the format is ", EnumName(*v1::WireFormat_descriptor(), format));
-  }
-  return shards > 1 ? "the job has shards" : "";
-}
-
 // What the keys of a streamed outer step need of its level. `period`: 0 if it is not known.
 void CheckStream(const v1::Outer& outer, int64_t period, const std::string& field,
                  ProblemList& problems) {
@@ -167,11 +159,11 @@ class LadderCheck {
 
   void CheckStreamed(const v1::LadderLevel& level) {
     const std::string field = at_ + "outer";
-    std::string why = WhyNotStreamed(level.format(), shards_);
+    std::string why = shards_ > 1 ? "the job has shards" : "";
     if (!first_ || !last_) why = "the ladder has several levels";
     if (!why.empty()) {
       problems_.Add(field, StrCat("has ", kStreamKeys, ", but ", why,
-                                  ": leave these out, or give one level of fp32 without shards"));
+                                  ": leave these out, or give one level without shards"));
     } else {
       CheckStream(level.outer(), problems_.Tells(at_ + "period") ? 0 : level.period(), field,
                   problems_);
@@ -217,10 +209,9 @@ void CheckOuterOfLocalSgd(const v1::JobSpec& spec, int ranks, ProblemList& probl
   const v1::Outer& outer = local_sgd.outer();
   CheckOuter(outer, ReplicasOf(ranks, spec.shards()), field, problems);
   if (!IsStreamed(outer)) return;
-  const std::string why = WhyNotStreamed(local_sgd.format(), spec.shards());
-  if (!why.empty()) {
-    problems.Add(field, StrCat("has ", kStreamKeys, ", but ", why,
-                               ": leave these out, or give fp32 without shards"));
+  if (spec.shards() > 1) {
+    problems.Add(field, StrCat("has ", kStreamKeys,
+                               ", but the job has shards: leave these out, or take no shards"));
   } else {
     CheckStream(outer, problems.Tells("strategy.local_sgd.period") ? 0 : local_sgd.period(), field,
                 problems);

@@ -167,6 +167,9 @@ TEST(DeviceMemoryTest, AStreamedAverageNeedsMemoryForAFragment) {
   outer.set_kind(v1::OUTER_NESTEROV);
   outer.set_fragments(2);
   EXPECT_THAT(Problem(spec, 1), HasSubstr("an average under way, of a fragment: 3,081,856 x 8 B"));
+  EXPECT_THAT(Problem(spec, 1), Not(HasSubstr("rounding errors")));
+  level->set_format(v1::WIRE_FORMAT_INT4);
+  EXPECT_THAT(Problem(spec, 1), HasSubstr("\n  rounding errors of averages: 6,163,712 x 4 B"));
 }
 
 TEST(DeviceMemoryTest, CopiesOfAShardedModelAreOfTheRanksPart) {

@@ -36,6 +36,28 @@ void ThrowIfBrokenOff(c10d::Work& work, const Parts& parts) {
   if (aborted || !completed) throw std::runtime_error("it was broken off");
 }
 
+// Begins the collective `name` by `begin`, which returns its work, and lets it go on. `result` is
+// what it writes. Returns what waits for it.
+template <typename Parts, typename F>
+std::function<void()> Begin(const char* name, const Parts& parts, at::Tensor result, F begin) {
+  c10::intrusive_ptr<c10d::Work> work;
+  Collective(name, [&] { work = begin(); });
+  return [name, &parts, result = std::move(result), work] {
+    Collective(name, [&] {
+      work->wait();
+      if (result.is_cpu()) return;
+      // Only the stream waits: until the device has the result, one that was broken off looks
+      // whole.
+      result.narrow(0, 0, 1).cpu();
+      ThrowIfBrokenOff(*work, parts);
+    });
+  };
+}
+
+constexpr char kSum[] = "sum over the ranks";
+constexpr char kExchange[] = "exchange between the ranks";
+constexpr char kGathering[] = "gathering from the ranks";
+
 }  // namespace
 
 CollectiveError::CollectiveError(absl::string_view collective, absl::string_view what)
@@ -48,7 +70,7 @@ Group::~Group() = default;
 
 void Group::Sum(at::Tensor tensor) {
   if (size() == 1) return;
-  Collective("sum over the ranks", [&] {
+  Collective(kSum, [&] {
     if (parts_->node_sum != nullptr && NodeSum::Takes(tensor)) {
       return parts_->node_sum->Sum(&Group::Sum, tensor);
     }
@@ -59,7 +81,7 @@ void Group::Sum(at::Tensor tensor) {
 
 void Group::SumOnDevice(at::Tensor tensor, const std::function<void()>& wait) {
   if (size() == 1) return;
-  Collective("sum over the ranks", [&] {
+  Collective(kSum, [&] {
     std::vector<at::Tensor> tensors{std::move(tensor)};
     const c10::intrusive_ptr<c10d::Work> work = parts_->group->allreduce(tensors);
     work->wait();  // Only the stream waits.
@@ -70,20 +92,30 @@ void Group::SumOnDevice(at::Tensor tensor, const std::function<void()>& wait) {
 
 std::function<void()> Group::BeginSum(at::Tensor tensor) {
   if (size() == 1) return [] {};
-  c10::intrusive_ptr<c10d::Work> work;
-  Collective("sum over the ranks", [&] {
+  return Begin(kSum, *parts_, tensor, [&] {
     std::vector<at::Tensor> tensors{tensor};
-    work = parts_->group->allreduce(tensors);
+    return parts_->group->allreduce(tensors);
   });
-  return [this, tensor, work] {
-    Collective("sum over the ranks", [&] {
-      work->wait();
-      if (tensor.is_cpu()) return;
-      // Only the stream waits: until the device has the sum, one that was broken off looks whole.
-      tensor.narrow(0, 0, 1).cpu();
-      ThrowIfBrokenOff(*work, *parts_);
-    });
-  };
+}
+
+std::function<void()> Group::BeginExchangeParts(at::Tensor output, at::Tensor input) {
+  if (size() == 1) {
+    output.copy_(input);
+    return [] {};
+  }
+  return Begin(kExchange, *parts_, output, [&] {
+    std::vector<int64_t> equal_splits;
+    return parts_->group->alltoall_base(output, input, equal_splits, equal_splits);
+  });
+}
+
+std::function<void()> Group::BeginGather(at::Tensor output, at::Tensor input) {
+  if (size() == 1) {
+    output.copy_(input);
+    return [] {};
+  }
+  return Begin(kGathering, *parts_, output,
+               [&] { return parts_->group->_allgather_base(output, input); });
 }
 
 void Group::SumFew(at::Tensor tensor) {
@@ -111,7 +143,7 @@ void Group::ExchangeParts(at::Tensor output, at::Tensor input) {
     output.copy_(input);
     return;
   }
-  Collective("exchange between the ranks", [&] {
+  Collective(kExchange, [&] {
     std::vector<int64_t> equal_splits;
     parts_->group->alltoall_base(output, input, equal_splits, equal_splits)->wait();
   });
@@ -131,8 +163,7 @@ void Group::Gather(at::Tensor output, at::Tensor input) {
     output.copy_(input);
     return;
   }
-  Collective("gathering from the ranks",
-             [&] { parts_->group->_allgather_base(output, input)->wait(); });
+  Collective(kGathering, [&] { parts_->group->_allgather_base(output, input)->wait(); });
 }
 
 void Group::CopyFromFirst(const std::vector<at::Tensor>& tensors) {

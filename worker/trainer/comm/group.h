@@ -74,6 +74,9 @@ class Group {
   // returns waits until the sum is ready, and throws if it failed; call it at most once, while the
   // group lives. A sum that nobody waits for ends with its group.
   std::function<void()> BeginSum(at::Tensor tensor);
+  // The same for ExchangeParts and Gather.
+  std::function<void()> BeginExchangeParts(at::Tensor output, at::Tensor input);
+  std::function<void()> BeginGather(at::Tensor output, at::Tensor input);
 
   // Sums a few numbers [n] on the host through the first member: two messages per other member,
   // where Sum's ring needs up to twice the members. All get the same bits.

@@ -17,8 +17,9 @@ void LevelStates::Begin(const BuiltPlan& plan) {
   for (size_t i = 0; i < plan.levels.size(); ++i) {
     Group& group = *plan.levels[i];
     const PlanLevel& planned = plan.plan.levels[i];
+    const bool is_streamed = planned.outer.has_value() && planned.outer->is_streamed();
     const std::optional<RowFormat> format =
-        group.size() > 1 ? RowFormatOf(planned.format) : std::nullopt;
+        group.size() > 1 && !is_streamed ? RowFormatOf(planned.format) : std::nullopt;
     Level& level = levels_.emplace_back();
     level.group = &group;
     if (!format.has_value() && !planned.outer.has_value()) continue;
@@ -65,7 +66,7 @@ void LevelStates::Resume(const std::vector<LevelMemory>& memory) {
     if (level.outer != nullptr) level.outer->Resume(from.reference, from.reference_number);
     if (level.quantized == nullptr) continue;
     level.quantized->Resume(from.reference, from.reference_number);
-    level.quantized->SetResiduals(from.before.value_or(from.residuals));
+    level.quantized->SetResiduals(from.residuals_to_send());
   }
 }
 

@@ -30,8 +30,9 @@ namespace paceline {
 // How far a streamed level is with its averages (comm/streamed_average.h).
 struct StreamMemory {
   StreamPosition position;
-  // What this rank has given to the average that it waits for: the fragment's values, divided by
-  // the number of ranks, and its riders; float. Undefined: it waits for none.
+  // What this rank has given to the average that it waits for, and its riders; float. In fp32 the
+  // fragment's values, divided by the number of ranks, else their change since the point.
+  // Undefined: it waits for none.
   at::Tensor sent;
 };
 
@@ -41,10 +42,15 @@ struct LevelMemory {
   at::Tensor reference;  // What all members have in common.
   int64_t reference_number = 0;
   QuantizedMean::Residuals residuals;
-  // The residuals before an exchange that was cut off.
+  // The residuals before an exchange that was cut off, or a streamed average that is under way.
   std::optional<QuantizedMean::Residuals> before;
   at::Tensor momentum;  // Of the outer step.
   StreamMemory stream;
+
+  // Those with which that exchange is repeated; without one, those of the next.
+  const QuantizedMean::Residuals& residuals_to_send() const {
+    return before.has_value() ? *before : residuals;
+  }
 };
 
 class LevelStates {
@@ -59,7 +65,7 @@ class LevelStates {
 
   // Whether any level has a vector in common.
   bool any() const;
-  // Null for a level that sends fp32, or makes no outer step.
+  // Null for a level that sends fp32, or makes no outer step. A streamed level rounds by itself.
   QuantizedMean* quantized(size_t level) const { return levels_[level].quantized.get(); }
   OuterStep* outer(size_t level) const { return levels_[level].outer.get(); }
   // That of the last level, whose momentum is equal on all ranks; null without.

@@ -13,25 +13,85 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
-// Rows of each part when `values` are cut into `members` parts.
+// Rows of each part when `values` are cut into `members` parts. A message is never empty.
 int64_t RowsPerPart(int64_t values, int members) {
-  return (RowsOf(values) + members - 1) / members;
+  return std::max(int64_t{1}, (RowsOf(values) + members - 1) / members);
 }
 
 }  // namespace
 
+MeanMessages::MeanMessages(RowCodec& codec, RowFormat format, int members, int64_t values)
+    : codec_(codec), format_(format), members_(members), rows_(RowsPerPart(values, members)) {}
+
+int64_t MeanMessages::PartBytes() const {
+  return CodeBytes(format_, part_values()) + rows_ * kFloatBytes;
+}
+
+int64_t MeanMessages::BytesSent(int64_t riders) const {
+  return (members_ - 1) * (2 * PartBytes() + riders * kFloatBytes);
+}
+
+at::Tensor MeanMessages::PartOf(const at::Tensor& vector, int member) const {
+  return vector.narrow(0, member * part_values(), part_values());
+}
+
+RowCodes MeanMessages::CodesOf(const at::Tensor& messages, int member) const {
+  const at::Tensor message = messages.select(0, member);
+  const int64_t code_bytes = CodeBytes(format_, part_values());
+  return {message.narrow(0, 0, code_bytes),
+          message.narrow(0, code_bytes, rows_ * kFloatBytes).view(at::kFloat)};
+}
+
+at::Tensor MeanMessages::RidersOf(const at::Tensor& messages, int member) const {
+  const at::Tensor message = messages.select(0, member);
+  return message.narrow(0, PartBytes(), message.numel() - PartBytes()).view(at::kFloat);
+}
+
+MeanMessages::Message MeanMessages::EncodeChange(const at::Tensor& change,
+                                                 const at::Tensor& error) const {
+  const auto bytes = change.options().dtype(at::kByte);
+  const at::Tensor sent = at::empty({members_, PartBytes()}, bytes);
+  for (int member = 0; member < members_; ++member) {
+    codec_.Encode(format_, PartOf(change, member), PartOf(error, member), CodesOf(sent, member));
+  }
+  return {sent.flatten(), at::empty({sent.numel()}, bytes)};
+}
+
+MeanMessages::Message MeanMessages::EncodeMean(const at::Tensor& changes, const at::Tensor& error,
+                                               const at::Tensor& riders) const {
+  const at::Tensor received = changes.view({members_, -1});
+  at::Tensor mean = at::zeros({part_values()}, error.options());
+  for (int member = 0; member < members_; ++member) {
+    codec_.AddDecoded(format_, CodesOf(received, member), 1.0F / static_cast<float>(members_),
+                      mean);
+  }
+  const int64_t extra = riders.defined() ? riders.numel() : 0;
+  const auto bytes = error.options().dtype(at::kByte);
+  const at::Tensor sent = at::empty({1, PartBytes() + extra * kFloatBytes}, bytes);
+  codec_.Encode(format_, mean, error, CodesOf(sent, 0));
+  if (extra > 0) RidersOf(sent, 0).copy_(riders);
+  return {sent.flatten(), at::empty({members_ * sent.numel()}, bytes)};
+}
+
+void MeanMessages::Decode(const at::Tensor& means, at::Tensor change, at::Tensor riders) const {
+  const at::Tensor received = means.view({members_, -1});
+  change.zero_();
+  if (riders.defined()) riders.zero_();
+  for (int member = 0; member < members_; ++member) {
+    codec_.AddDecoded(format_, CodesOf(received, member), 1, PartOf(change, member));
+    if (riders.defined()) riders.add_(RidersOf(received, member));
+  }
+}
+
 QuantizedMean::QuantizedMean(RowCodec& codec, RowFormat format, Group& group,
                              const at::Tensor& reference)
-    : codec_(codec),
-      format_(format),
-      group_(group),
+    : group_(group),
       values_(reference.numel()),
-      rows_(RowsPerPart(values_, group.size())),
+      messages_(codec, format, group.size(), values_),
       reference_(reference.detach().clone()) {
-  const int64_t part = rows_ * kRowValues;
-  change_ = at::zeros({part * group.size()}, reference_.options());
+  change_ = at::zeros({messages_.all_values()}, reference_.options());
   residuals_.own = at::zeros(change_.sizes(), reference_.options());
-  residuals_.mean = at::zeros({part}, reference_.options());
+  residuals_.mean = at::zeros({messages_.part_values()}, reference_.options());
 }
 
 void QuantizedMean::SetReference(const at::Tensor& reference) {
@@ -49,62 +109,20 @@ void QuantizedMean::SetResiduals(const Residuals& residuals) {
   if (residuals.mean.defined()) residuals_.mean.copy_(residuals.mean);
 }
 
-QuantizedMean::Part QuantizedMean::PartOf(const at::Tensor& messages, int member,
-                                          int64_t riders) const {
-  const at::Tensor message = messages.select(0, member);
-  const int64_t code_bytes = CodeBytes(format_, rows_ * kRowValues);
-  const int64_t scale_bytes = rows_ * kFloatBytes;
-  Part part;
-  part.codes.codes = message.narrow(0, 0, code_bytes);
-  part.codes.scales = message.narrow(0, code_bytes, scale_bytes).view(at::kFloat);
-  part.riders = message.narrow(0, code_bytes + scale_bytes, riders * kFloatBytes).view(at::kFloat);
-  return part;
-}
-
 int64_t QuantizedMean::Average(at::Tensor vector, at::Tensor riders) {
-  const int members = group_.size();
-  if (members == 1) return 0;
+  if (group_.size() == 1) return 0;
   const at::NoGradGuard no_grad;
-  const int64_t part_values = rows_ * kRowValues;
-  const int64_t part_bytes = CodeBytes(format_, part_values) + rows_ * kFloatBytes;
-  const int64_t extra = riders.defined() ? riders.numel() : 0;
-  const auto bytes = vector.options().dtype(at::kByte);
-  const auto part_of = [&](const at::Tensor& flat, int64_t member) {
-    return flat.narrow(0, member * part_values, part_values);
-  };
-
   before_ = {residuals_.own.clone(), residuals_.mean.clone()};
   at::Tensor change = change_.narrow(0, 0, values_);
   at::sub_out(change, vector, reference_);
-  at::Tensor own = at::empty({members, part_bytes}, bytes);
-  at::Tensor received = at::empty({members, part_bytes}, bytes);
-  for (int member = 0; member < members; ++member) {
-    codec_.Encode(format_, part_of(change_, member), part_of(residuals_.own, member),
-                  PartOf(own, member, 0).codes);
-  }
-  group_.ExchangeParts(received.flatten(), own.flatten());
-
-  at::Tensor mean = at::zeros({part_values}, vector.options());
-  for (int member = 0; member < members; ++member) {
-    codec_.AddDecoded(format_, PartOf(received, member, 0).codes,
-                      1.0F / static_cast<float>(members), mean);
-  }
-  at::Tensor encoded = at::empty({1, part_bytes + extra * kFloatBytes}, bytes);
-  const Part part = PartOf(encoded, 0, extra);
-  codec_.Encode(format_, mean, residuals_.mean, part.codes);
-  if (extra > 0) at::Tensor(part.riders).copy_(riders);
-  at::Tensor means = at::empty({members, encoded.numel()}, bytes);
-  group_.Gather(means.flatten(), encoded.flatten());
-
-  change_.zero_();
-  if (extra > 0) riders.zero_();
-  for (int member = 0; member < members; ++member) {
-    const Part from = PartOf(means, member, extra);
-    codec_.AddDecoded(format_, from.codes, 1, part_of(change_, member));
-    if (extra > 0) riders.add_(from.riders);
-  }
+  const MeanMessages::Message changes = messages_.EncodeChange(change_, residuals_.own);
+  group_.ExchangeParts(changes.received, changes.sent);
+  const MeanMessages::Message means =
+      messages_.EncodeMean(changes.received, residuals_.mean, riders);
+  group_.Gather(means.received, means.sent);
+  messages_.Decode(means.received, change_, riders);
   at::add_out(vector, reference_, change);
-  return (members - 1) * (part_bytes + encoded.numel());
+  return messages_.BytesSent(riders.defined() ? riders.numel() : 0);
 }
 
 void QuantizedMean::Accept() {

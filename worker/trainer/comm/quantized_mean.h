@@ -31,6 +31,49 @@
 
 namespace paceline {
 
+// What members write and read for one mean. Its caller moves the messages between them.
+class MeanMessages {
+ public:
+  // Flat bytes.
+  struct Message {
+    at::Tensor sent;
+    at::Tensor received;
+  };
+
+  // Of vectors of `values`. `codec` must outlive this.
+  MeanMessages(RowCodec& codec, RowFormat format, int members, int64_t values);
+
+  // Of a member's part, and of all parts; behind `values` they are padding.
+  int64_t part_values() const { return rows_ * kRowValues; }
+  int64_t all_values() const { return members_ * part_values(); }
+
+  // Step 1, for Group::ExchangeParts. `change`: float [all_values()]. `error`, like it: what is
+  // added, and afterwards what rounding has left out.
+  Message EncodeChange(const at::Tensor& change, const at::Tensor& error) const;
+  // Step 2, for Group::Gather. `changes`: what step 1 has received. `error`: float [part_values()].
+  // `riders`: flat float, or undefined.
+  Message EncodeMean(const at::Tensor& changes, const at::Tensor& error,
+                     const at::Tensor& riders) const;
+  // Step 3: replaces `change` by that of the mean and `riders` by their sum. `means`: what step 2
+  // has received.
+  void Decode(const at::Tensor& means, at::Tensor change, at::Tensor riders) const;
+
+  // What a member sends in both steps. `riders`: their number.
+  int64_t BytesSent(int64_t riders) const;
+
+ private:
+  int64_t PartBytes() const;
+  // Views: of a vector, of one member's part; of messages, of what is to or from one member.
+  at::Tensor PartOf(const at::Tensor& vector, int member) const;
+  RowCodes CodesOf(const at::Tensor& messages, int member) const;
+  at::Tensor RidersOf(const at::Tensor& messages, int member) const;
+
+  RowCodec& codec_;
+  const RowFormat format_;
+  const int members_;
+  const int64_t rows_;  // Per part.
+};
+
 class QuantizedMean {
  public:
   // For vectors like `reference`: float [P], equal on all members of `group`, copied. `codec` and
@@ -65,22 +108,13 @@ class QuantizedMean {
   void Accept();
 
  private:
-  // Views of a message's bytes.
-  struct Part {
-    RowCodes codes;
-    at::Tensor riders;
-  };
-  Part PartOf(const at::Tensor& messages, int member, int64_t riders) const;
-
-  RowCodec& codec_;
-  const RowFormat format_;
   Group& group_;
   const int64_t values_;  // P.
-  const int64_t rows_;    // Per part; the last parts are padded with zeros.
+  const MeanMessages messages_;
   at::Tensor reference_;  // Float [P].
   int64_t reference_number_ = 1;
-  at::Tensor change_;    // Float [parts * rows * 512]; after an Average: the mean's.
-  Residuals residuals_;  // Like change_; float [rows * 512].
+  at::Tensor change_;    // Of all parts; after an Average: the mean's.
+  Residuals residuals_;  // Of all parts; of one.
   std::optional<Residuals> before_;
 };
 

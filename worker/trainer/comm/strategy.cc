@@ -20,6 +20,7 @@
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/comm/quantized_gradients.h"
 #include "worker/trainer/comm/quantized_mean.h"
+#include "worker/trainer/comm/row_codec.h"
 #include "worker/trainer/comm/step_riders.h"
 #include "worker/trainer/comm/step_word.h"
 #include "worker/trainer/comm/strategy_parts.h"
@@ -85,7 +86,7 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
     levels.Resume(start.memory.levels);
     catches_up = stream != nullptr;
     if (catches_up && !start.memory.levels.empty()) {
-      stream->Resume(start.memory.levels.back().stream);
+      stream->Resume(start.memory.levels.back());
     }
   }
   if (start.memory.equal.size == 0) return;
@@ -150,6 +151,10 @@ void Strategy::Parts::AfterStreamedStep(int64_t step, const at::Tensor& loss,
     Count(/*gradients=*/false, all().size(), sent);
     bytes += sent;
   }
+  if (stream->IsToTurn(step)) {
+    on_average();
+    stream->Turn();
+  }
   if (!stream->IsDue(step)) return;
   on_average();
   const at::Tensor sums = stream->TakeUp();
@@ -187,7 +192,8 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
   levels.Begin(*active);
   if (paceline::IsStreamed(active->plan) && replicas() > 1) {
     stream = std::make_unique<StreamedAverage>(
-        StreamedAverage::Parts{*active->levels.front(), averager, *levels.outer(0)},
+        StreamedAverage::Parts{*active->levels.front(), averager, *levels.outer(0),
+                               groups.row_codec(), RowFormatOf(active->plan.levels.front().format)},
         StreamScheduleOf(active->plan, config.strategy), active->plan.levels.front().outer->alpha,
         first_step);
   }
@@ -346,7 +352,7 @@ bool Strategy::is_regrouping() const { return parts_->regroups; }
 bool Strategy::changes_first() const { return parts_->regroups || parts_->catches_up; }
 
 bool Strategy::is_averaging() const {
-  return parts_->stream != nullptr && parts_->stream->Memory().position.is_waiting();
+  return parts_->stream != nullptr && parts_->stream->is_waiting();
 }
 
 StrategyMemory Strategy::Memory() const {
@@ -357,7 +363,7 @@ StrategyMemory Strategy::Memory() const {
   memory.mean = parts_->averager.latest();
   memory.mean_step = parts_->mean_step;
   memory.levels = parts_->levels.Memory();
-  if (parts_->stream != nullptr) memory.levels.back().stream = parts_->stream->Memory();
+  if (parts_->stream != nullptr) parts_->stream->AddMemory(&memory.levels.back());
   if (parts_->quantized_gradients != nullptr) {
     memory.gradient_rest = parts_->quantized_gradients->rest_if_sent();
     memory.gradient_rest_before = parts_->quantized_gradients->rest_if_repeated();
@@ -375,7 +381,9 @@ std::vector<NamedTensor> Strategy::State() const {
   if (parts_->quantized_gradients != nullptr) {
     own.push_back({"averager/gradient_rest", parts_->quantized_gradients->rest()});
   }
-  if (!HasOwn(parts_->stream.get())) return own;
+  if (parts_->stream == nullptr) return own;
+  for (NamedTensor& one : parts_->stream->Own()) own.push_back(std::move(one));
+  if (parts_->stream->makes_equal()) return own;
   for (const NamedTensor& one : parts_->parameters) {
     own.push_back({absl::StrCat("averager/own/", one.name), one.tensor.detach()});
   }

@@ -249,10 +249,16 @@ struct Generations {
 };
 
 TEST(StreamedStrategyTest, TheNextGenerationGoesOnExactly) {
+  std::vector<TrainingPlan> plans;
   for (const OuterRule& rule : {Rule(1, 3, 0.5), Rule(2, 1, 0.5), Rule(2, 0, 0)}) {
+    for (const WireFormat format : {WireFormat::kFp32, WireFormat::kInt4, WireFormat::kFp8}) {
+      plans.push_back(StreamPlan(1, 4, 2, rule));
+      plans.back().levels[0].format = format;
+    }
+  }
+  for (const TrainingPlan& plan : plans) {
     RunRanks(Job(2, Kind::kHsgd), [&](const TrainerConfig& config, Groups& groups) {
-      const std::shared_ptr<const BuiltPlan> built =
-          BuildFirstPlan(groups, config, StreamPlan(1, 4, 2, rule));
+      const std::shared_ptr<const BuiltPlan> built = BuildFirstPlan(groups, config, plan);
       Generations whole(config, groups, built);
       Generations broken(config, groups, built);
       whole.Start(0, nullptr);

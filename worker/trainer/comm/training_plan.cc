@@ -143,7 +143,6 @@ absl::Status CheckStream(const std::string& which, const PlanLevel& level, bool 
   };
   if (!alone) return refused("is that of a ladder of one level");
   if (shards > 1) return refused("does not go with shards");
-  if (level.format != WireFormat::kFp32) return refused("sends fp32");
   if (level.period % outer.fragments != 0 || outer.delay >= level.period / outer.fragments) {
     return refused(
         "has a period that its fragments divide, and a delay below the steps of one fragment");

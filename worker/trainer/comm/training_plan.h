@@ -18,8 +18,8 @@ namespace paceline {
 
 // InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
 // do not add up; a version or period below 1; a last level without all ranks; an outer step of
-// impossible numbers; a streamed one beside other levels, with shards, of another format than fp32,
-// or in whose period fragments and delay do not fit; levels or Slipstream in a job without them, or
+// impossible numbers; a streamed one beside other levels, with shards, or in whose period fragments
+// and delay do not fit; levels or Slipstream in a job without them, or
 // none in a job with them; impossible Slipstream bounds; Slipstream with shards.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
                        int shards = 1);

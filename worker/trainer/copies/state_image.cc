@@ -219,8 +219,8 @@ void StateImage::AddLevels(const std::vector<StrategyMemory::Level>& levels) {
   for (const StrategyMemory::Level& level : levels) {
     const LevelSizes sizes{level.reference_number,
                            CountValues(level.reference),
-                           CountValues(level.residuals.own),
-                           CountValues(level.residuals.mean),
+                           CountValues(level.residuals_to_send().own),
+                           CountValues(level.residuals_to_send().mean),
                            CountValues(level.momentum),
                            CountValues(level.stream.sent),
                            level.stream.position};
@@ -228,8 +228,10 @@ void StateImage::AddLevels(const std::vector<StrategyMemory::Level>& levels) {
   }
   AddText(text);
   for (const StrategyMemory::Level& level : levels) {
-    for (const at::Tensor& tensor : {level.reference, level.residuals.own, level.residuals.mean,
-                                     level.momentum, level.stream.sent}) {
+    // All go back together, so nobody has taken up a streamed average under way.
+    const auto& residuals = level.residuals_to_send();
+    for (const at::Tensor& tensor :
+         {level.reference, residuals.own, residuals.mean, level.momentum, level.stream.sent}) {
       if (CountValues(tensor) > 0) Add(tensor, /*at_once=*/false);
     }
   }

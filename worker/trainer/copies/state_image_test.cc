@@ -210,6 +210,9 @@ TEST(StateImageTest, OuterStepsGoOnWithTheirPointsAndMomenta) {
   const at::Tensor sent = at::rand({9});
   rank.levels[1].stream.position = {8, 8, 4};
   rank.levels[1].stream.sent = sent;
+  const at::Tensor before = at::full({8}, 0.25, at::kFloat);
+  rank.levels[1].residuals = {at::full({8}, 0.5, at::kFloat), at::full({4}, 0.5, at::kFloat)};
+  rank.levels[1].before = {before, at::zeros({4}, at::kFloat)};
   rank.Copy(Facts());
 
   Rank other;
@@ -223,7 +226,9 @@ TEST(StateImageTest, OuterStepsGoOnWithTheirPointsAndMomenta) {
   EXPECT_EQ(other.levels[1].stream.position, (StreamPosition{8, 8, 4}));
   EXPECT_TRUE(other.levels[1].stream.sent.equal(sent));
   EXPECT_FALSE(other.levels[0].stream.sent.defined());
-  EXPECT_FALSE(other.levels[1].residuals.own.defined());
+  EXPECT_TRUE(other.levels[1].residuals.own.equal(before)) << "for it is sent again";
+  EXPECT_TRUE(other.levels[1].residuals.mean.equal(at::zeros({4}, at::kFloat)));
+  EXPECT_FALSE(other.levels[0].residuals.own.defined());
   EXPECT_FALSE(other.levels[2].reference.defined());
   EXPECT_TRUE(other.levels[2].momentum.equal(momentum));
 }

@@ -7,7 +7,8 @@
 //               ╰─ training goes on ───╯
 //
 // An average is taken up before the next one begins, so that at most one is under way. With a delay
-// of 0 it begins and is taken up after the same step.
+// of 0 it begins and is taken up after the same step. In a format below fp32 it has two exchanges,
+// of which the second one begins half-way.
 //
 // Source: Streaming DiLoCo (arXiv 2501.18512).
 //
@@ -31,6 +32,9 @@ struct StreamSchedule {
   int64_t delay = 0;
 
   bool BeginsAfter(int64_t step) const { return begins.LevelAt(step).has_value(); }
+  // Steps from an average's beginning until the second of its two exchanges begins. The first one
+  // has the longer half: it also waits for ranks that are late.
+  int64_t turn() const { return (delay + 1) / 2; }
   // The fragment of the average that began after this step.
   size_t FragmentOf(int64_t begun) const;
 };

@@ -37,6 +37,16 @@ TEST(StreamScheduleTest, FragmentsTakeTurns) {
   }
 }
 
+TEST(StreamScheduleTest, TheSecondExchangeBeginsInTheDelaysLastHalf) {
+  StreamSchedule schedule = Schedule(Kind::kHierarchical, 8, 0, 1);
+  for (const int64_t delay : {0, 1, 2, 3, 6, 7}) {
+    schedule.delay = delay;
+    EXPECT_LE(schedule.turn(), delay);
+    EXPECT_GE(2 * schedule.turn(), delay);
+    EXPECT_LE(2 * schedule.turn(), delay + 1);
+  }
+}
+
 TEST(StreamScheduleTest, FragmentsHaveAllParametersOnceAndAreOfAboutEqualSize) {
   std::mt19937 random(1);
   const auto number = [&random](int low, int high) {

@@ -35,6 +35,7 @@ struct Handed {
   // By level: values in the residuals of quantised averages (comm/quantized_mean.h); 0: none.
   std::array<int64_t, kMaxLevels> own_residuals{};
   std::array<int64_t, kMaxLevels> mean_residuals{};
+  std::array<bool, kMaxLevels> has_before{};  // Also LevelMemory::before.
 };
 static_assert(std::is_trivially_copyable_v<Handed>, "it is sent as bytes");
 
@@ -51,6 +52,9 @@ std::vector<at::Tensor> ResidualsOf(const StrategyMemory& memory) {
     if (!level.residuals.own.defined() || level.residuals.own.numel() == 0) continue;
     residuals.push_back(level.residuals.own);
     residuals.push_back(level.residuals.mean);
+    if (!level.before.has_value()) continue;
+    residuals.push_back(level.before->own);
+    residuals.push_back(level.before->mean);
   }
   return residuals;
 }
@@ -62,6 +66,7 @@ void NoteSizes(const StrategyMemory& memory, Handed* handed) {
     if (!residuals.own.defined()) continue;
     handed->own_residuals[i] = residuals.own.numel();
     handed->mean_residuals[i] = residuals.mean.numel();
+    handed->has_before[i] = memory.levels[i].before.has_value();
   }
 }
 
@@ -71,8 +76,12 @@ void AllocateResiduals(const Handed& handed, at::Device device, StrategyMemory* 
   if (handed.gradient_rest > 0) memory->gradient_rest = at::empty({handed.gradient_rest}, floats);
   for (size_t i = 0; i < memory->levels.size(); ++i) {
     if (handed.own_residuals[i] == 0) continue;
-    memory->levels[i].residuals.own = at::empty({handed.own_residuals[i]}, floats);
-    memory->levels[i].residuals.mean = at::empty({handed.mean_residuals[i]}, floats);
+    const auto make_room = [&](auto* residuals) {
+      residuals->own = at::empty({handed.own_residuals[i]}, floats);
+      residuals->mean = at::empty({handed.mean_residuals[i]}, floats);
+    };
+    make_room(&memory->levels[i].residuals);
+    if (handed.has_before[i]) make_room(&memory->levels[i].before.emplace());
   }
 }
 

@@ -282,6 +282,46 @@ TEST_F(TrainerRecoveryTest, AnAverageUnderWayIsSentAgain) {
   }
 }
 
+constexpr char kInt4[] =
+    "format: WIRE_FORMAT_INT4 outer { kind: OUTER_NESTEROV learning_rate: 0.7 "
+    "momentum: 0.9 alpha: 0.5 ";
+
+// Each rank sends again what it had, with the rounding errors that it had, whether the average was
+// before or after its turn.
+TEST_F(TrainerRecoveryTest, AnAverageOfInt4IsSentAgainToTheBit) {
+  const std::string changes = absl::StrCat(
+      "steps: 300 strategy { gradient_group_size: 1 hsgd { ladder { period: 8 size: 3 ", kInt4,
+      "fragments: 2 delay: 3 } } } } ");
+  const auto undisturbed = RunUndisturbed(3, changes);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(3, "disturbed", changes));
+  for (uint64_t steps = 40; steps < 110; steps += 21) {
+    WaitForSteps(*daemon, 0, steps);
+    daemon->SetMembers({First(3)});
+    WaitUntilRendezvous(*daemon);
+  }
+  WaitForSuccess(*daemon, First(3));
+  ExpectSame(*undisturbed, *daemon, First(3), "disturbed");
+}
+
+// The first average is under way, so that the lost rank has no rounding errors yet. What it has
+// given is that of the rank that it shares gradients with.
+TEST_F(TrainerRecoveryTest, WhoTakesARankGivesTheSameToTheFirstAverageOfInt4) {
+  const std::string changes = absl::StrCat(
+      "steps: 80 strategy { gradient_group_size: 2 hsgd { ladder { period: 24 size: 4 ", kInt4,
+      "delay: 20 } } } } ");
+  const auto undisturbed = RunUndisturbed(4, changes);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(4, "disturbed",
+                                changes + "chaos { rank: 1 step: 5 kind: KILL generation: 1 } ",
+                                /*spares=*/1));
+  WaitForEnd(*daemon, 1);
+  WaitUntilReady(*daemon, 4);
+  daemon->SetMembers({{0, 4, 2, 3}});
+  WaitForSuccess(*daemon, {0, 4, 2, 3});
+  ExpectSame(*undisturbed, *daemon, {0, 4, 2, 3}, "disturbed");
+}
+
 // Averages begin after steps 1, 5, 9, … and are taken up after 3, 7, 11, …. A rank ends before it
 // has given to that of step 25: the others have done step 27, after which a save is due, and wait
 // for the average. That save is made after the next one, by all.
@@ -350,7 +390,10 @@ TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
         alone + "ladder { period: 4 size: 2 outer { kind: OUTER_SLOWMO learning_rate: 1 "
                 "momentum: 0.5 } } ",
         std::string("ladder { period: 8 size: 2 outer { kind: OUTER_NESTEROV learning_rate: 0.7 "
-                    "momentum: 0.9 fragments: 2 delay: 3 alpha: 0.5 } } ")}) {
+                    "momentum: 0.9 fragments: 2 delay: 3 alpha: 0.5 } } "),
+        std::string("ladder { period: 8 size: 2 format: WIRE_FORMAT_INT4 outer { kind: "
+                    "OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 fragments: 2 delay: 3 alpha: "
+                    "0.5 } } ")}) {
     SCOPED_TRACE(ladder);
     const std::string changes =
         absl::StrCat("steps: 80 strategy { gradient_group_size: 1 hsgd { ", ladder,

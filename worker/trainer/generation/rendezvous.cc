@@ -161,8 +161,7 @@ class Transfers {
     if (mean.defined() && state_.memory.mean_step == position.step) {
       PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters(rendezvous_)));
       PutMomentum();
-      // What this rank had sent has arrived.
-      for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
+      CountAsSent();
       state_.memory.equal = RowAt(me).equal;
     }
     position.exchanged = true;
@@ -210,11 +209,17 @@ class Transfers {
     state_.memory.mean_outer = source.mean_outer;
     state_.memory.mean_momentum = source.mean_outer >= 0 ? result.back() : at::Tensor();
     PutMomentum();
-    // What this rank had sent has arrived.
-    for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
+    CountAsSent();
     state_.memory.equal = RowAt(rendezvous_.config.rank()).equal;
     state_.memory.mean = mean;  // It may have to be passed on.
     state_.memory.mean_step = source.mean_step;
+  }
+
+  // What this rank had sent to the mean has arrived. (A mean beside a streamed level is a plain
+  // one, which drops what was sent to the average under way.)
+  void CountAsSent() {
+    if (IsStreamed(rendezvous_.plan)) return;
+    for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
   }
 
   // That of the latest mean, if it ended in an outer step.

@@ -46,6 +46,7 @@ void AgreeOnStream(const Rendezvous& rendezvous, const std::vector<RendezvousRow
     } else {
       ReceiveTensors(all, changed, device, gift.from, /*in_place=*/false);
       level.stream.position.taken = agreement.newest;
+      level.before.reset();  // What this rank had sent has arrived.
     }
   }
   level.stream.position = agreement.positions[static_cast<size_t>(me)];

@@ -24,12 +24,15 @@ TrainingPlan Streamed() {
 at::Tensor Three(float value) { return at::full({3}, value, at::kFloat); }
 
 // The rank has taken up the average of step 4; what it has given to that of step 8 is its number.
+// Of its rounding errors those of its changes are 7 before it and 8 afterwards.
 void Begin(RendezvousRank& rank) {
   rank.SetReference(1, 2);
   StrategyMemory::Level& level = rank.state.memory.levels[0];
   level.momentum = Three(2);
   level.stream.position = {8, 8, 4};
   level.stream.sent = at::full({6}, rank.config.rank(), at::kFloat);
+  level.before = {Three(7), Three(0)};
+  level.residuals = {Three(8), Three(0)};
 }
 
 // It has taken that up, too.
@@ -39,6 +42,7 @@ void TakeUp(RendezvousRank& rank) {
   level.momentum = Three(6);
   level.stream.position = {8, -1, 8};
   level.stream.sent = at::Tensor();
+  level.before.reset();
   rank.Set(3);
 }
 
@@ -56,6 +60,12 @@ TEST(StreamGiftsTest, ANewcomerGivesToTheAverageWhatItsSourceDid) {
         EXPECT_EQ(levels[0].stream.position, (StreamPosition{8, 8, 4}));
         const int number = rank.config.rank() == 1 ? 0 : rank.config.rank();
         EXPECT_TRUE(levels[0].stream.sent.equal(at::full({6}, number, at::kFloat)));
+        const at::Tensor& own = levels[0].residuals_to_send().own;
+        if (rank.config.rank() == 1) {
+          EXPECT_FALSE(own.defined()) << "errors are a rank's own";
+        } else {
+          EXPECT_TRUE(own.equal(Three(7)));
+        }
       });
 }
 
@@ -76,6 +86,7 @@ TEST(StreamGiftsTest, WhoHasNotTakenItUpGetsItsResult) {
         const StreamPosition at_its_step{8, 8, 8};
         EXPECT_EQ(level.stream.position, gets ? at_its_step : (StreamPosition{8, -1, 8}));
         EXPECT_EQ(rank.value(), gets ? 0 : 3);
+        EXPECT_TRUE(level.residuals_to_send().own.equal(Three(8))) << "all of it has arrived";
       });
 }
 
@@ -96,6 +107,7 @@ TEST(StreamGiftsTest, WhoGetsAStepHasTakenUpWhatItsSourceHas) {
         EXPECT_TRUE(level.reference.equal(Three(5)));
         EXPECT_EQ(level.stream.position, (StreamPosition{8, -1, 8}));
         EXPECT_FALSE(level.stream.sent.defined());
+        EXPECT_TRUE(level.residuals_to_send().own.equal(Three(8)));
       });
 }
 
@@ -113,6 +125,7 @@ TEST(StreamGiftsTest, WhatOneRankHasDroppedAllDrop) {
         const StreamMemory& stream = rank.state.memory.levels[0].stream;
         EXPECT_EQ(stream.position, (StreamPosition{8, -1, 4}));
         EXPECT_FALSE(stream.sent.defined());
+        EXPECT_TRUE(rank.state.memory.levels[0].residuals_to_send().own.equal(Three(7)));
       });
 }
 

@@ -107,12 +107,17 @@ TEST_F(SuccessionTest, ARankThatAveragesAsInt8HandsItsRoundingErrorsOver) {
        "format: WIRE_FORMAT_INT8 } } } ");
 }
 
-// What it has given to the average under way goes with it.
+// What it has given to the average under way goes with it; the rounding errors before it, too.
 TEST_F(SuccessionTest, ARankWithAnAverageUnderWayHandsThatOver) {
-  Swap(2, /*ranks=*/3, /*hands_over=*/true,
-       "strategy { warmup_steps: 3 gradient_group_size: 1 hsgd { ladder { period: 8 size: 3 "
-       "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 fragments: 2 delay: 3 "
-       "alpha: 0.5 } } } } ");
+  for (const char* const format : {"", "format: WIRE_FORMAT_INT4 "}) {
+    SCOPED_TRACE(format);
+    Swap(2, /*ranks=*/3, /*hands_over=*/true,
+         absl::StrCat("strategy { warmup_steps: 3 gradient_group_size: 1 hsgd { ladder { period: 8 "
+                      "size: 3 ",
+                      format,
+                      "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 fragments: 2 "
+                      "delay: 3 alpha: 0.5 } } } } "));
+  }
 }
 
 // The newcomer is lost before it has the state: the one that leaves comes back, and goes on.

@@ -169,6 +169,15 @@ TEST_F(ResumeTest, StreamedOuterStepsGoOnExactly) {
   for (const int64_t step : {1, 4, 10}) ExpectSameFrom(*whole, spec, step, "whole");
 }
 
+// Rounding errors are those after the average that was taken up.
+TEST_F(ResumeTest, StreamedOuterStepsOfInt4GoOnExactly) {
+  ExpectSameAfter(
+      10, 4,
+      "strategy { warmup_steps: 1 gradient_group_size: 1 hsgd { ladder { period: 8 "
+      "size: 4 format: WIRE_FORMAT_INT4 outer { kind: OUTER_NESTEROV learning_rate: 0.7 "
+      "momentum: 0.9 fragments: 2 delay: 1 alpha: 0.5 } } } } ");
+}
+
 // Other ranks go on from what all had in common.
 TEST_F(ResumeTest, AStreamedJobGoesOnWithOtherRanks) {
   RunJob(Spec(4, absl::StrCat(kAdamW, kStreamed, SaveTo("out", "every_steps: 9"))));
