@@ -166,7 +166,10 @@ TEST(QuantizedOuterTest, Int4StaysNearTheExactStepRoundAfterRound) {
 // Two parameters, of 700 and 300 values, with a strategy of their own.
 struct Streaming {
   Streaming(const TrainerConfig& its_config, Groups& its_groups, const TrainingPlan& its_plan)
-      : config(its_config), groups(its_groups), plan(BuildFirstPlan(groups, config, its_plan)) {
+      : config(its_config),
+        groups(its_groups),
+        // A generation has one first plan, and the test more.
+        plan(std::make_shared<BuiltPlan>(BuildPlan(groups, its_plan, config.member, nullptr))) {
     Start(0, nullptr);
   }
 
