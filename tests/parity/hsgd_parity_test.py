@@ -1,5 +1,5 @@
 """The trainer computes what Python's model averagers and post-local-SGD hook compute, and what an
-outer optimizer makes of their means.
+outer optimizer makes of their means, and torchft's DiLoCo.
 
 The Python side is the program of docs/hsgd.md, with eight or 16 ranks forked from this process. Both
 begin with the same weights, read the same samples, and every rank's parameters after 50 steps
@@ -92,12 +92,12 @@ def python_rank(rank, ranks, cases, directory, program):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, fused=True)
         else:
             optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01, fused=True)
-        if "cut" in case:
-            averager = reference.StreamedAverager(max(case["ladder"]), case["warmup"], model,
-                                                  case["outer"], case["cut"])
-        elif "outer" in case:
-            averager = reference.OuterAverager(case["ladder"], case["warmup"], model,
-                                               case["outer"])
+        outer = case.get("outer", {})
+        if outer.get("kind") == "nesterov":
+            averager = reference.DiLoCoAverager(max(case["ladder"]), case["warmup"], model,
+                                                optimizer, outer, case.get("cut"))
+        elif outer:
+            averager = reference.OuterAverager(case["ladder"], case["warmup"], model, outer)
         elif isinstance(case["ladder"], dict):
             averager = HierarchicalModelAverager(OrderedDict(case["ladder"]), case["warmup"])
         else:

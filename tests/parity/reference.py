@@ -86,17 +86,15 @@ def make_model(task):
 
 
 class OuterAverager(HierarchicalModelAverager):
-    """Ends the means of all ranks in an outer step, as torchft's DiLoCo does (its class
-    _StreamingDiLoCoFragment, perform_sync): the gradient is backup - mean, the outer optimizer
-    torch.optim.SGD steps on the backup, and all go on from there. SlowMo's is plain momentum."""
+    """Ends the means of all ranks in an outer step of SlowMo: the gradient is backup - mean, the
+    outer optimizer torch.optim.SGD steps on the backup, and all go on from there."""
 
     def __init__(self, ladder, warmup, model, outer):
         super().__init__(OrderedDict(ladder), warmup)
         self.parameters = list(model.parameters())
         self.backup = [parameter.detach().clone() for parameter in self.parameters]
         self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
-                                     momentum=outer["momentum"],
-                                     nesterov=outer["kind"] == "nesterov")
+                                     momentum=outer["momentum"])
         self.period = max(ladder)
 
     @torch.no_grad()
@@ -114,54 +112,70 @@ class OuterAverager(HierarchicalModelAverager):
                 parameter.copy_(backup)
 
 
-class StreamedAverager:
-    """Streaming DiLoCo as torchft has it (torchft/local_sgd.py, _StreamingDiLoCoFragment):
-    prepare_sync averages the pseudogradients of a fragment, perform_sync steps on them some steps
-    later, and merges the result with the parameters of then. The phase is ours: torchft counts the
-    delay back from the step of perform_sync."""
+class WholeManager:
+    """What torchft's DiLoCo asks of its manager, where no replica is ever lost."""
 
-    def __init__(self, period, warmup, model, outer, cut):
+    _use_async_quorum = False
+
+    def __init__(self, step):
+        self.step = step
+
+    def current_step(self):
+        return self.step
+
+    def allreduce(self, tensor, should_quantize=False):
+        assert not should_quantize
+        tensor /= dist.get_world_size()
+        return dist.all_reduce(tensor, async_op=True)
+
+    def should_commit(self):
+        self.step += 1
+        return True
+
+    def register_state_dict_fn(self, *_functions):
+        pass
+
+    start_quorum = allow_state_dict_read = disallow_state_dict_read = register_state_dict_fn
+
+
+class DiLoCoAverager:
+    """torchft's own DiLoCo after some steps of warm-up. It hangs on the steps of the inner
+    optimizer, and counts a fragment's delay back from the step that takes it up; its count begins
+    such that averages begin at multiples of period / fragments, as ours do. `cut`: numbers of the
+    parameters in each fragment."""
+
+    def __init__(self, period, warmup, model, optimizer, outer, cut=None):
+        parameters = list(model.parameters())
+        cut = cut or [range(len(parameters))]
+        self.fragments = [nn.ParameterList(parameters[i] for i in part) for part in cut]
+        self.outers = [torch.optim.SGD(fragment.parameters(), lr=outer["learning_rate"],
+                                       momentum=outer["momentum"], nesterov=True)
+                       for fragment in self.fragments]
+        self.optimizer = optimizer
+        self.period = period
+        self.delay = outer.get("delay", 0)
+        self.alpha = outer.get("alpha", 0.0)
         self.step = 0
         self.warmup = warmup
-        self.parameters = list(model.parameters())
-        self.backup = [parameter.detach().clone() for parameter in self.parameters]
-        self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
-                                     momentum=outer["momentum"], nesterov=True)
-        self.cut = cut
-        self.interval = period // len(cut)
-        self.delay = outer["delay"]
-        self.alpha = outer["alpha"]
-        self.begun = None
+        self.begin_if_warm()
 
-    @torch.no_grad()
-    def average_parameters(self, params):  # pylint: disable=unused-argument
-        step, self.step = self.step, self.step + 1
-        if step < self.warmup:
-            for backup, parameter in zip(self.backup, self.parameters):
-                backup.copy_(parameter)
+    def begin_if_warm(self):
+        if self.step != self.warmup:
             return
-        if step % self.interval == 0:
-            self.prepare_sync(self.cut[step // self.interval % len(self.cut)])
-            self.begun = step
-        if self.begun is not None and step == self.begun + self.delay:
-            self.perform_sync()
+        # Takes seconds, and most tests have no outer steps.
+        from torchft.local_sgd import DiLoCo  # pylint: disable=import-outside-toplevel
+        interval = self.period // len(self.fragments)
+        ahead = -self.step % interval  # Steps until an average begins after one.
+        manager = WholeManager((self.step + ahead) // interval)
+        diloco = DiLoCo(manager, self.fragments, self.optimizer, self.outers, self.period,
+                        fragment_sync_delay=self.delay, fragment_update_alpha=self.alpha)
+        diloco._local_step = interval - self.delay - ahead - 1  # pylint: disable=protected-access
+        diloco.__enter__()
 
-    def prepare_sync(self, fragment):
-        self.gradients = {}
-        for i in fragment:
-            gradient = self.backup[i] - self.parameters[i]
-            gradient /= dist.get_world_size()
-            dist.all_reduce(gradient)
-            self.gradients[i] = gradient
-
-    def perform_sync(self):
-        for i, backup in enumerate(self.backup):
-            backup.grad = self.gradients.get(i)
-        self.outer.step()
-        for i in self.gradients:
-            local = self.parameters[i].clone()
-            self.parameters[i].copy_(self.backup[i])
-            self.parameters[i].lerp_(local, self.alpha)
+    def average_parameters(self, params):  # pylint: disable=unused-argument
+        """After a step, in which DiLoCo has averaged if it was time."""
+        self.step += 1
+        self.begin_if_warm()
 
 
 def outer_text(outer):

@@ -98,7 +98,7 @@ def train_in_session():
     save(settings["out"], run.rank, model, optimizer, losses, used)
 
 
-def make_averager(averager, model):
+def make_averager(averager, model, optimizer):
     """None: there is none."""
     import reference
     from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
@@ -112,8 +112,8 @@ def make_averager(averager, model):
     if isinstance(averager, list):
         return HierarchicalModelAverager(collections.OrderedDict(averager), warmup_steps=0)
     period, outer = averager["period"], averager["outer"]
-    if "cut" in averager:
-        return reference.StreamedAverager(period, 0, model, outer, averager["cut"])
+    if outer["kind"] == "nesterov":
+        return reference.DiLoCoAverager(period, 0, model, optimizer, outer, averager.get("cut"))
     return reference.OuterAverager({period: torch.distributed.get_world_size()}, 0, model, outer)
 
 
@@ -125,7 +125,7 @@ def train_with_torch(rank, world_size, port, settings, used):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
     model, optimizer, scheduler = make(settings)
-    averager = make_averager(settings["averager"], model)
+    averager = make_averager(settings["averager"], model, optimizer)
     replica = model
     if averager is None:
         replica = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,

@@ -321,9 +321,10 @@ JobChange MissUnbegunParts(Job& job, const RankState& rank, Moment now) {
     status.order = order;
     status.state = SaveState::kFailed;
     status.failure = SaveFailure::kNotAgreed;
-    status.error = absl::StrCat("has done ", done - step,
-                                " more steps without it; in a session, all ranks are to call "
-                                "run.save() in the same step");
+    status.error = absl::StrCat("has done ", done - step, " more steps without it");
+    if (order == 0) {
+      status.error += "; in a session, all ranks are to call run.save() in the same step";
+    }
     change = std::max(change, TakePart(job, rank, std::move(status), now));
   }
   return change;

@@ -10,6 +10,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -280,8 +281,18 @@ TEST(SavingTest, SaveThatARankTrainsPastHasFailed) {
   EXPECT_THAT(StepsUnderWay(job), IsEmpty());
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNotAgreed], 1);
   EXPECT_THAT(job.checkpoints.last_error,
-              HasSubstr("save after step 20: rank 1 on b: has done 11 more steps without it"));
+              AllOf(HasSubstr("save after step 20: rank 1 on b: has done 11 more steps without it"),
+                    HasSubstr("run.save()")));
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
+}
+
+TEST(SavingTest, SaveByOrderThatARankTrainsPastIsNoMistakeOfTheScript) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Reported(20, kDurable, /*order=*/1)}, At(10));
+  Train(job, 25, At(11));
+  Train(job, 31, At(71));
+  EXPECT_THAT(job.checkpoints.last_error,
+              AllOf(HasSubstr("has done 11 more steps without it"), Not(HasSubstr("run.save"))));
 }
 
 TEST(SavingTest, SaveThatARankTellsOfLateGoesOn) {
