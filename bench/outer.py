@@ -22,6 +22,7 @@ loss of at most 1 % above its.
 import argparse
 import dataclasses
 import math
+import re
 import sys
 
 import links
@@ -129,6 +130,11 @@ def is_linked(way):
     return not way.name.startswith("ladder") and not way.name.endswith(single)
 
 
+def is_chosen(way, args):
+    named = way.is_synchronous() or args.ways.search(way.name)
+    return named and (not args.links or is_linked(way))
+
+
 def steps_of(way, args):
     return args.steps if way.is_synchronous() else 1 + round((args.steps - 1) * args.longer)
 
@@ -176,7 +182,7 @@ def time_step(runs, args, way, seed, rate, unlinked):
 
 def measure(runs, args):
     """(runs without links, seconds of a step): by way, and by rate and way; lists by seed."""
-    chosen = [way for way in ways(args) if not args.links or is_linked(way)]
+    chosen = [way for way in ways(args) if is_chosen(way, args)]
     learnt = {way: [] for way in chosen}
     times = {rate: {way: [] for way in chosen} for rate in args.links}
     seeds = range(1, args.seeds + 1)
@@ -229,6 +235,13 @@ def rates(text):
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def pattern(text):
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text} is no regular expression: {error}") from None
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each way")
@@ -247,6 +260,8 @@ def arguments():
     parser.add_argument("--longer", type=float,
                         help="steps of all but synchronous training, as a multiple of its: 1; with "
                         f"--links {LINKED_LONGER}")
+    parser.add_argument("--ways", type=pattern, default=re.compile(""), metavar="PATTERN",
+                        help="those alone whose names it is found in, beside synchronous training")
     parser.add_argument("--links", type=rates, default=[], metavar="RATE[,RATE...]",
                         help="time the ways over links of these rates, such as 100mbit,1gbit, too")
     args = parser.parse_args()
