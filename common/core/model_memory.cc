@@ -125,7 +125,8 @@ void Append(const std::vector<MemoryPart>& more, std::vector<MemoryPart>& parts)
 double LlamaBlockActivationBytes(const LlamaSize& size, bool bf16) {
   const double product = bf16 ? kBfloat16 : kFloat;
   const auto dim = static_cast<double>(size.dim);
-  const auto kv_dim = static_cast<double>(size.dim / size.heads * size.kv_heads);
+  const int64_t head_dim = size.dim / size.heads;
+  const auto kv_dim = static_cast<double>(head_dim * size.kv_heads);
   const auto ffn_dim = static_cast<double>(size.ffn_dim);
   return 2 * kFloat * dim + product * (4 * dim + 2 * kv_dim + 3 * ffn_dim);
 }

@@ -294,10 +294,12 @@ TEST(StrategyTest, StreamedOuterStepsAreAlone) {
   for (const char* const format : {"int4", "int8", "fp8", "fp16", "bf16"}) {
     const std::string given =
         absl::StrCat("format: WIRE_FORMAT_", absl::AsciiStrToUpper(format), " ");
-    EXPECT_THAT(Problems("hsgd { ladder { period: 8 size: 8 " + given + streamed + "} }"),
-                IsEmpty())
+    EXPECT_THAT(
+        Problems(absl::StrCat("hsgd { ladder { period: 8 size: 8 ", given, streamed, "} }")),
+        IsEmpty())
         << format;
-    EXPECT_THAT(Problems("local_sgd { period: 8 " + given + streamed + "}"), IsEmpty()) << format;
+    EXPECT_THAT(Problems(absl::StrCat("local_sgd { period: 8 ", given, streamed, "}")), IsEmpty())
+        << format;
   }
   EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 2 " + streamed +
                        "} ladder { period: 8 size: 8 } }"),

@@ -139,7 +139,7 @@ TEST(PlannedChangeTest, WithdrawnRequestReleasesTheNewcomer) {
 TEST(PlannedChangeTest, SpareOnTheNodeLeavesAtOnceAndIsReplaced) {
   JobRequest request = MemberRequest();
   request.spares = 1;
-  MemberJob played(std::move(request));
+  MemberJob played(request);
   Job& job = played.job;
   played.slots.Add("z");
   played.Advance(2);
@@ -262,7 +262,7 @@ TEST(PlannedChangeTest, ChangeThatDoesNotComeAboutIsCalledOffAndCounts) {
 TEST(PlannedChangeTest, WaitsForASaveToEnd) {
   JobRequest request = MemberRequest(2);
   request.checkpoints.directory = "/ckpt";
-  MemberJob played(std::move(request));
+  MemberJob played(request);
   Job& job = played.job;
   played.slots.Add("e");
   TrainerReport report = played.Last(played.Id(0));
@@ -280,7 +280,7 @@ TEST(PlannedChangeTest, WaitsForASaveToEnd) {
 TEST(PlannedChangeTest, DoesNotWaitForSavesThatBeginWhileItWaits) {
   JobRequest request = MemberRequest(2);
   request.checkpoints.directory = "/ckpt";
-  MemberJob played(std::move(request));
+  MemberJob played(request);
   Job& job = played.job;
   played.slots.Add("e");
   TrainerReport report = played.Last(played.Id(0));
@@ -301,7 +301,7 @@ TEST(PlannedChangeTest, DoesNotWaitForSavesThatBeginWhileItWaits) {
 TEST(PlannedChangeTest, OrderOfTheGenerationBeforeGoesOnInTheNext) {
   JobRequest request = MemberRequest(2);
   request.checkpoints.directory = "/ckpt";
-  MemberJob played(std::move(request));
+  MemberJob played(request);
   Job& job = played.job;
   OrderSave(job, /*at_once=*/false, "asked for by a user", At(4));
   TrainerReport report = played.Last(played.Id(0));
