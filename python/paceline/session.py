@@ -271,7 +271,7 @@ class Run:
         """Asks, inside of a step's block, for a checkpoint once this step is done. It is made as
         one of checkpoint.every_steps: beside the training, after the first step from then on that
         leaves all ranks equal. All ranks must ask in the same step: a checkpoint of some of them
-        never becomes complete. Without a daemon it does nothing.
+        has failed after a minute. Without a daemon it does nothing.
 
         Raises RuntimeError outside of a block, ValueError if the job has no checkpoint.directory,
         or the strategy slipstream, whose ranks make no step together.
